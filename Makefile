@@ -1,0 +1,92 @@
+# `make help` lists the targets. Nothing is needed but make and Python 3.11 or newer:
+# each target builds .venv and installs the extras it needs, once per change of pyproject.toml.
+
+VENV ?= .venv
+PYTHON ?=
+PYTEST_WORKERS ?= 2
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+CANDIDATES = $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3)
+# One BLAS thread per process: the tests are parallel already.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 BLIS_NUM_THREADS=1 \
+	VECLIB_MAXIMUM_THREADS=1
+PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-all bench docs lint format clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(STAMPS)/cli ## run the demonstration; it writes into ./demo-output
+	@$(BIN)/manykernels demo
+
+test: lint ## lint, types and the quick tests: what every change must pass
+	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
+
+test-all: lint ## the same with the slow tests
+	@$(PYTEST) --timeout=1800 $(PYTEST_ARGS)
+
+bench: $(STAMPS)/test ## run the benchmarks; options in BENCH_ARGS="..."
+	@$(BIN)/python benchmarks/run_all.py $(BENCH_ARGS)
+
+docs: $(STAMPS)/docs ## build the documentation, warnings being errors
+	@$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "The documentation is in docs/_build/html/index.html"
+
+lint: $(STAMPS)/test ## ruff (rules and format) and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(STAMPS)/test ## apply ruff's fixes and format
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+clean: ## remove what the targets wrote, except .venv
+	@rm -rf demo-output docs/_build docs/generated docs/gallery docs/sg_execution_times.rst \
+		build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@for d in src tests benchmarks examples docs; do \
+		if [ -d $$d ]; then find $$d -name __pycache__ -type d -prune -exec rm -rf {} +; fi; \
+	done
+
+distclean: clean ## remove .venv as well
+	@rm -rf $(VENV)
+
+# A virtual environment that works is kept, whoever made it.
+$(STAMPS)/venv:
+	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+		found=; \
+		for p in $(CANDIDATES); do \
+			if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+				found=$$p; break; \
+			fi; \
+		done; \
+		if [ -z "$$found" ]; then \
+			echo "manykernels needs Python 3.11 or newer, and none of these is one: $(CANDIDATES)." \
+				"Install it, or name it: make PYTHON=/path/to/python" >&2; \
+			exit 1; \
+		fi; \
+		echo "Creating $(VENV) with $$found"; \
+		if ! $$found -m venv --clear $(VENV); then \
+			echo "$$found could not create a virtual environment in $(VENV);" \
+				"on Debian and Ubuntu, install the package python3-venv." >&2; \
+			exit 1; \
+		fi; \
+	fi
+	@mkdir -p $(STAMPS)
+	@touch $@
+
+$(STAMPS)/%: pyproject.toml $(STAMPS)/venv
+	@echo "Installing manykernels[$*] into $(VENV)"
+	@if ! $(BIN)/python -m pip install --disable-pip-version-check --no-input \
+			--editable '.[$*]' >$(STAMPS)/$*.log 2>&1; then \
+		cat $(STAMPS)/$*.log >&2; \
+		echo "Installing manykernels[$*] failed; pip's output is above." >&2; \
+		exit 1; \
+	fi
+	@touch $@

@@ -1,0 +1,1 @@
+"""Compiled loops: arrays and scalars in, no objects, no function arguments."""

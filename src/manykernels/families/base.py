@@ -1,0 +1,157 @@
+"""What every family of kernels answers, and the five things a family may be able to do besides.
+
+A family is a *description* of a set of kernels (a :class:`~sklearn.base.BaseEstimator`), without training
+state. ``resolve`` returns a copy that knows the number and names of the columns; everything else takes the
+rows as arguments. Members are opaque to solvers: indices for a list, sorted tuples of base kernels for
+products, parameters for a continuum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ..kernels import Kernel
+from .bank import Bank
+
+Members = Sequence[Any]
+
+
+@runtime_checkable
+class Enumerable(Protocol):
+    """The members can be listed."""
+
+    def members(self) -> Members:
+        """Return all members, in a fixed order."""
+        ...
+
+
+@runtime_checkable
+class Samplable(Protocol):
+    """Members can be drawn with a known probability, near proportional to g."""
+
+    def draw(self, X, A, size, rng, scale=None) -> tuple[Members, np.ndarray]:
+        """Return `size` members and the probability of each."""
+        ...
+
+
+@runtime_checkable
+class Maximisable(Protocol):
+    """The member with the largest scaled inner product with a direction can be searched for."""
+
+    def best(self, X, direction, scale, **options) -> Any:
+        """Return the best members found, their values, and whether the search was exhaustive."""
+        ...
+
+
+@runtime_checkable
+class HasFeatures(Protocol):
+    """Members have explicit feature maps; ``correlate`` is a sum over row blocks."""
+
+    def features(self, X, members) -> np.ndarray:
+        """Return the columns Φ of the members, side by side."""
+        ...
+
+    def widths(self, members) -> np.ndarray:
+        """Return how many columns each member has."""
+        ...
+
+
+@runtime_checkable
+class HasRandomFeatures(Protocol):
+    """Members can be approximated by random features."""
+
+    def random_features(self, members, n, seed) -> Any:
+        """Return a map to `n` random features per member, regenerated from the seed."""
+        ...
+
+
+#: What a capability is called in a sentence to the user.
+CAPABILITIES: dict[type, str] = {
+    Enumerable: "whose kernels can be listed",
+    Samplable: "that can draw its kernels at random",
+    Maximisable: "that can find its best kernel",
+    HasFeatures: "with explicit features",
+    HasRandomFeatures: "with random features",
+}
+
+
+class Family(BaseEstimator):
+    """Base of all families.
+
+    Attributes
+    ----------
+    pairwise : bool
+        Whether the rows are ready-made kernel values, ``(n, n_train, n_kernels)``.
+    factorises : bool
+        Whether the family has a ``"base"`` scale that is a product over base kernels.
+    accepts_sparse : bool
+        Whether sparse rows need not be made dense.
+    """
+
+    pairwise: ClassVar[bool] = False
+    factorises: ClassVar[bool] = False
+
+    @property
+    def accepts_sparse(self) -> bool:
+        """Whether sparse rows need not be made dense."""
+        return False
+
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Family:
+        """Return a copy bound to the columns of X, after checking parameters."""
+        raise NotImplementedError
+
+    def size(self) -> float:
+        """Return the number of members, ``inf`` for a continuum."""
+        raise NotImplementedError
+
+    def gram(self, X, Z, members: Members, weights) -> np.ndarray:
+        """Return Σ weights_i K_i(X, Z), never a stack of matrices."""
+        raise NotImplementedError
+
+    def apply(self, X, Z, B, members: Members) -> np.ndarray:
+        """Return K_i(X, Z) B for every member: shape (m, n, c)."""
+        raise NotImplementedError
+
+    def mean_diag(self, X, members: Members, sample_weight) -> np.ndarray:
+        """Return the weighted mean of κ_i(x_t, x_t) for every member."""
+        raise NotImplementedError
+
+    def diag(self, X, members: Members, weights) -> np.ndarray:
+        """Return Σ weights_i κ_i(x_t, x_t) for every row."""
+        raise NotImplementedError
+
+    def bank(self, X, members: Members) -> Bank:
+        """Bind members to training rows, with whatever their evaluations may share."""
+        raise NotImplementedError
+
+    def support(self, X, rows):
+        """Return what must be kept of the training rows to predict later."""
+        return X[rows]
+
+    def base_scale(self, X, sample_weight) -> np.ndarray:
+        """Return mean κ_j(x_t, x_t) of every base kernel, for families that factorise."""
+        raise NotImplementedError
+
+    def factor_scale(self, base: np.ndarray, members: Members) -> np.ndarray:
+        """Return the product of the base kernels' scales for every member."""
+        raise NotImplementedError
+
+    def penalty(self, members: Members, nu: float) -> np.ndarray:
+        """Return the factor by which the family itself raises each ρ_i² (priors, multiplicities)."""
+        return np.ones(len(members))
+
+    def total(self, base: np.ndarray) -> Kernel | None:
+        """Return the sum of all members over their ``"base"`` scale as one kernel, where a closed form exists."""
+        return None
+
+    def label(self, member: Any) -> str:
+        """Return a readable name of a member."""
+        raise NotImplementedError
+
+    def parameters(self, member: Any) -> dict[str, Any]:
+        """Return a member's own parameters, for tables."""
+        return {}

@@ -1,0 +1,278 @@
+"""A list of kernels, or a stack of ready-made kernel matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from .._blocks import row_blocks
+from .._numba.stack import symmetry_violation
+from .._threads import map_in_threads
+from ..kernels import Kernel, as_kernel
+from .bank import Bank, FeatureBank, KernelBank, Sharing, StackBank
+from .base import Family
+
+
+def _all_explicit(family) -> bool:
+    return all(k.explicit for k in family._kernels())
+
+
+class Finite(Family):
+    """A finite set of kernels on rows.
+
+    Members are the numbers 0..m-1, in the order given. Kernels on the same columns share their inner
+    products or distances. Where every kernel has explicit features (linear ones, say), so does the family.
+
+    Parameters
+    ----------
+    kernels : list or dict
+        Kernels, scikit-learn kernel names, or callables ``func(X, Z)``; a dict gives them names.
+    names : list of str, optional
+        Names of the kernels, when `kernels` is a list.
+
+    Examples
+    --------
+    >>> from manykernels.families import Finite
+    >>> from manykernels.kernels import RBF, Linear
+    >>> Finite([RBF(0.5), RBF(2.0), Linear()]).size()
+    3
+    """
+
+    def __init__(self, kernels, names=None):
+        self.kernels = kernels
+        self.names = names
+
+    def _kernels(self) -> list[Kernel]:
+        specs = self.kernels.values() if isinstance(self.kernels, Mapping) else self.kernels
+        return [as_kernel(s) for s in specs]
+
+    def resolve(self, n_features, names=None):
+        """Check the kernels and turn column names into indices."""
+        self._check_shape()
+        resolved = Finite([k.resolve(n_features, names) for k in self._kernels()], names=self._given_names())
+        resolved._n_features = n_features
+        resolved._column_names = None if names is None else list(names)
+        return resolved
+
+    def _check_shape(self):
+        if isinstance(self.kernels, str | Kernel) or not isinstance(self.kernels, Sequence | Mapping):
+            raise ValueError(
+                f"kernels is {self.kernels!r:.80}; Finite takes a list or a dict of kernels, such as "
+                "[RBF(1.0), Linear()]."
+            )
+        if len(self.kernels) == 0:
+            raise ValueError("kernels is empty; pass at least one kernel, such as [RBF(1.0)].")
+        given = self._given_names()
+        if given is not None and len(given) != len(self.kernels):
+            raise ValueError(f"names has {len(given)} entries for {len(self.kernels)} kernels; give one each.")
+
+    def _given_names(self):
+        if isinstance(self.kernels, Mapping):
+            return [str(name) for name in self.kernels]
+        return None if self.names is None else [str(name) for name in self.names]
+
+    @property
+    def accepts_sparse(self):
+        """Whether no kernel needs dense rows."""
+        return all(k.accepts_sparse for k in self._kernels())
+
+    def size(self):
+        """Return the number of kernels."""
+        return len(self.kernels)
+
+    def members(self):
+        """Return 0..m-1."""
+        return list(range(len(self.kernels)))
+
+    def _picked(self, members):
+        kernels = self._kernels()
+        return [kernels[i] for i in members]
+
+    def gram(self, X, Z, members, weights):
+        """Return the weighted sum of the Gram matrices, in blocks of rows."""
+        used = [(i, w) for i, w in zip(members, weights, strict=True) if w != 0]
+        sharing = Sharing(self._picked([i for i, _ in used]))
+        out = np.zeros((X.shape[0], Z.shape[0]))
+        for rows in row_blocks(X.shape[0], Z.shape[0]):
+            block = sharing.open(X[rows], Z)
+            for j, (_, w) in enumerate(used):
+                values = block(j)
+                values *= w
+                out[rows] += values
+        return out
+
+    def apply(self, X, Z, B, members):
+        """Return K_i(X, Z) B for every member, in blocks of rows."""
+        sharing = Sharing(self._picked(members))
+        out = np.empty((len(members), X.shape[0], B.shape[1]))
+        for rows in row_blocks(X.shape[0], Z.shape[0]):
+            block = sharing.open(X[rows], Z)
+            for j in range(len(members)):
+                out[j, rows] = block(j) @ B
+        return out
+
+    def mean_diag(self, X, members, sample_weight):
+        """Return the weighted mean of each kernel's diagonal."""
+        return np.array([np.average(k.diag(X), weights=sample_weight) for k in self._picked(members)])
+
+    def diag(self, X, members, weights):
+        """Return the weighted sum of the diagonals."""
+        out = np.zeros(X.shape[0])
+        for k, w in zip(self._picked(members), weights, strict=True):
+            out += w * k.diag(X)
+        return out
+
+    @available_if(_all_explicit)
+    def features(self, X, members):
+        """Return the explicit features of the members, side by side."""
+        return np.hstack([k.features(X) for k in self._picked(members)])
+
+    @available_if(_all_explicit)
+    def widths(self, members):
+        """Return the number of features of each member."""
+        return np.array([k.width(self._n_features) for k in self._picked(members)], dtype=np.intp)
+
+    def bank(self, X, members) -> Bank:
+        """Return explicit features where they are narrower than the Gram matrix, else tiles."""
+        kernels = self._picked(members)
+        if all(k.explicit for k in kernels):
+            widths = [k.width(X.shape[1]) for k in kernels]
+            if sum(widths) < X.shape[0]:
+                return FeatureBank(
+                    lambda a, b: np.hstack([k.features(X) for k in kernels[a:b]]), widths, X.shape[0]
+                )
+        return KernelBank(kernels, X)
+
+    def label(self, member):
+        """Return the given name, or the kernel's own."""
+        given = self._given_names()
+        if given is not None:
+            return given[member]
+        return self._kernels()[member].label(getattr(self, "_column_names", None))
+
+    def parameters(self, member):
+        """Return the kernel's parameters, and its columns where it does not see all."""
+        kernel = self._kernels()[member]
+        record: dict[str, Any] = kernel.parameters()
+        if kernel.columns is not None:
+            names = getattr(self, "_column_names", None)
+            record["columns"] = [names[j] if names else int(j) for j in kernel.columns]
+        return record
+
+
+class Precomputed(Family):
+    """Ready-made kernel matrices: X is a stack ``K[s, t, i]`` of shape (n, n_train, n_kernels).
+
+    Parameters
+    ----------
+    names : list of str, optional
+        One name per kernel.
+    """
+
+    pairwise = True
+
+    def __init__(self, names=None):
+        self.names = names
+
+    def resolve(self, n_features, names=None):
+        """Remember the number of kernels; `n_features` is that number here."""
+        if self.names is not None and len(self.names) != n_features:
+            raise ValueError(f"names has {len(self.names)} entries for {n_features} kernels; give one each.")
+        resolved = Precomputed(None if self.names is None else [str(s) for s in self.names])
+        resolved._n_kernels = n_features
+        return resolved
+
+    def check_training(self, X):
+        """Raise ValueError unless every matrix is square, finite, symmetric and plausibly PSD."""
+        if X.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"X has shape {X.shape}; with kernels='precomputed' fit needs square matrices, "
+                "(n, n, n_kernels)."
+            )
+        _check_symmetric(X, self.label)
+        _check_psd(X, self.label)
+
+    def size(self):
+        """Return the number of kernels."""
+        return self._n_kernels
+
+    def members(self):
+        """Return 0..m-1."""
+        return list(range(self._n_kernels))
+
+    def gram(self, X, Z, members, weights):
+        """Return the weighted sum over the stack; `Z` is implied by its second axis."""
+        full = np.zeros(X.shape[2])
+        full[list(members)] = weights
+        out = np.empty(X.shape[:2])
+        for rows in row_blocks(X.shape[0], X.shape[1] * X.shape[2]):
+            out[rows] = X[rows] @ full
+        return out
+
+    def apply(self, X, Z, B, members):
+        """Return K_i B for every member."""
+        return np.stack([X[:, :, i] @ B for i in members])
+
+    def mean_diag(self, X, members, sample_weight):
+        """Return the weighted mean of each diagonal."""
+        d = np.einsum("tti->ti", X)[:, list(members)].astype(float)
+        return np.average(d, axis=0, weights=sample_weight)
+
+    def diag(self, X, members, weights):
+        """Return the weighted sum of the diagonals of square matrices."""
+        return np.einsum("tti->ti", X)[:, list(members)].astype(float) @ np.asarray(weights)
+
+    def bank(self, X, members):
+        """Return a bank that reads the stack in place."""
+        return StackBank(X, members)
+
+    def support(self, X, rows):
+        """Keep nothing: new rows come with their values against all training rows."""
+        return None
+
+    def label(self, member):
+        """Return the given name, or ``K0``, ``K1``, ..."""
+        return f"K{member}" if self.names is None else self.names[member]
+
+
+def _check_symmetric(X, label):
+    # Matrices in single precision, or computed as products, are symmetric to rounding only.
+    unit = np.finfo(X.dtype).eps
+    d = np.abs(np.einsum("tti->ti", X).astype(float))
+    size = np.where(np.isfinite(d), d, 0).max(axis=0, initial=0.0)
+    tolerance = 1e3 * unit * np.maximum(size, np.finfo(float).tiny)
+    edges = np.linspace(0, X.shape[0], 33).astype(int)
+    found = map_in_threads(
+        lambda e: symmetry_violation(X, e[0], e[1], tolerance), list(zip(edges[:-1], edges[1:], strict=True))
+    )
+    for s, t, i in found:
+        if s >= 0:
+            a, b = float(X[s, t, i]), float(X[t, s, i])
+            what = "not finite" if not (np.isfinite(a) and np.isfinite(b)) else "not symmetric"
+            raise ValueError(
+                f"X: kernel {label(i)} is {what} at rows {s} and {t} ({a:.6g} and {b:.6g}); "
+                "precomputed kernels must be finite and symmetric."
+            )
+
+
+def _check_psd(X, label):
+    """Refuse matrices with a clearly negative eigenvalue, O(m k³) on k <= 256 evenly spaced rows.
+
+    A principal submatrix of a PSD matrix is PSD; larger violations surface in the machine.
+    """
+    n, _, m = X.shape
+    k = min(n, 256 if m <= 64 else 64)
+    rows = np.unique(np.linspace(0, n - 1, k).astype(int))
+    for i in range(m):
+        K = X[np.ix_(rows, rows, [i])][:, :, 0].astype(float)
+        size = max(np.abs(np.diagonal(K)).max(), np.abs(K).max())
+        slack = 1e-6 if X.dtype == np.float64 else 1e-4
+        low = np.linalg.eigvalsh(K)[0] if size > 0 else 0.0
+        if low < -slack * size * len(rows) ** 0.5:
+            raise ValueError(
+                f"X: kernel {label(i)} is not positive semi-definite (an eigenvalue of a part of it is "
+                f"{low:.3g}); clip its negative eigenvalues or drop it."
+            )

@@ -1,0 +1,330 @@
+"""All products of at most D base kernels: a family of C(r + D, D) members.
+
+References
+----------
+Afkanpour, György, Szepesvári, Bowling (2013), *A Randomized Mirror Descent Algorithm for Large Scale
+Multiple Kernel Learning*, section 4; Afkanpour (2013), *Multiple Kernel Learning with Many Kernels*, 4.2.1.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
+
+from .._blocks import row_blocks
+from ..kernels import Kernel, Linear, as_kernel
+from .bank import Bank, FeatureBank, Sharing, TileBank
+from .base import Family
+from .monomials import monomials, multisets, n_multisets, orderings, power_name
+
+#: Largest family that is enumerated; beyond it, sampling and search are the tools.
+MAX_ENUMERATED = 500_000
+
+
+class Products(Family):
+    """All products of at most `degree` base kernels.
+
+    Members are multisets of base kernels, written as sorted tuples of their indices: ``(3, 7, 7)`` is
+    x3·x7². The empty product, a constant, is left to the intercept. With ``base=None`` the base kernels are
+    the columns themselves (one linear kernel each): members are monomials, have rank one and explicit
+    features, and n × n matrices are never needed.
+
+    Parameters
+    ----------
+    degree : int
+        Largest number of factors, D.
+    base : list of kernels, optional
+        The base kernels; one linear kernel per column by default.
+    count : {"distinct", "ordered"}
+        Whether a product counts once, or once per ordering of its factors as in the papers. The latter
+        is the same as ρ_z² ← ρ_z² · mult^(1/ν - 1) on distinct members.
+    degree_prior : sequence of float, optional
+        ρ_1, ..., ρ_D: products of d factors are penalised by ρ_d. Ones by default. Passing
+        ``comb(D, d) ** -0.5`` with ``count="ordered"`` makes the plain sum equal to (1 + Σκ_j)^D.
+
+    Examples
+    --------
+    >>> from manykernels.families import Products
+    >>> Products(degree=3).resolve(100).size()
+    176850
+    """
+
+    factorises = True
+
+    def __init__(self, degree=2, base=None, count="distinct", degree_prior=None):
+        self.degree = degree
+        self.base = base
+        self.count = count
+        self.degree_prior = degree_prior
+
+    # -- description -----------------------------------------------------------------------------------
+
+    def resolve(self, n_features, names=None):
+        """Check the parameters, turn column names into indices."""
+        self._check()
+        resolved = clone(self)
+        if self.base is not None:
+            resolved.base = [as_kernel(k, "base").resolve(n_features, names) for k in self.base]
+        resolved._r = n_features if self.base is None else len(self.base)
+        if self.base is None:
+            resolved._names = [f"x{j}" for j in range(n_features)] if names is None else list(names)
+        else:
+            resolved._names = [k.label(names) for k in resolved.base]
+        return resolved
+
+    def _check(self):
+        if not isinstance(self.degree, numbers.Integral) or self.degree < 1:
+            raise ValueError(
+                f"degree of Products is {self.degree!r}; it must be a whole number of at least 1."
+            )
+        if self.count not in ("distinct", "ordered"):
+            raise ValueError(f"count of Products is {self.count!r}; use 'distinct' or 'ordered'.")
+        if self.base is not None and len(self.base) == 0:
+            raise ValueError("base of Products is empty; pass at least one kernel, or None for the columns.")
+        prior = self.degree_prior
+        if prior is not None and (
+            len(prior) != self.degree or not all(np.isfinite(v) and v > 0 for v in prior)
+        ):
+            raise ValueError(
+                f"degree_prior of Products must be {self.degree} positive numbers, one for each degree "
+                f"from 1 to {self.degree}."
+            )
+
+    def _prior_sq(self) -> np.ndarray:
+        prior = np.ones(self.degree) if self.degree_prior is None else np.asarray(self.degree_prior, float)
+        return prior**2
+
+    def size(self):
+        """Return the number of distinct members, C(r + D, D) - 1."""
+        return n_multisets(self._r, self.degree)
+
+    def members(self):
+        """Return all members, by degree."""
+        if self.size() > MAX_ENUMERATED:
+            raise ValueError(
+                f"{self!r} has {self.size():,} members, too many to list (limit {MAX_ENUMERATED:,}); "
+                "lower the degree, or use a solver that does not enumerate them."
+            )
+        return list(multisets(self._r, self.degree))
+
+    def label(self, member):
+        """Return a readable product."""
+        return power_name(member, self._names)
+
+    def parameters(self, member):
+        """Return the names of the factors."""
+        return {"columns" if self.base is None else "factors": [self._names[j] for j in member]}
+
+    # -- scale -----------------------------------------------------------------------------------------
+
+    def base_scale(self, X, sample_weight):
+        """Return mean κ_j(x_t, x_t) of every base kernel."""
+        if self.base is None:
+            return np.average(np.square(X), axis=0, weights=sample_weight)
+        return np.array([np.average(k.diag(X), weights=sample_weight) for k in self._base()])
+
+    def factor_scale(self, base, members):
+        """Return Π_j base_j over the factors of every member."""
+        return monomials(np.asarray(base, dtype=float)[None, :], members)[0]
+
+    def penalty(self, members, nu):
+        """Return ρ_d² of the degree prior, times mult^(1/ν - 1) for ordered counting."""
+        lengths = np.fromiter((len(z) for z in members), dtype=np.intp, count=len(members))
+        factor = np.concatenate([[1.0], self._prior_sq()])[lengths]
+        if self.count == "ordered":
+            exponent = (0.0 if np.isinf(nu) else 1.0 / nu) - 1.0
+            factor = factor * np.array([float(orderings(z)) for z in members]) ** exponent
+        return factor
+
+    def total(self, base):
+        """Return Σ_z κ_z / ρ_z² over all members as one kernel (the case p = 2)."""
+        return ProductSum(
+            base=None if self.base is None else self._base(),
+            scale=np.asarray(base, dtype=float).tolist(),
+            degree=self.degree,
+            count=self.count,
+            prior_sq=self._prior_sq().tolist(),
+        )
+
+    # -- values ----------------------------------------------------------------------------------------
+
+    def _base(self) -> list[Kernel]:
+        return [as_kernel(k, "base") for k in self.base]
+
+    def mean_diag(self, X, members, sample_weight):
+        """Return the weighted mean of κ_z(x_t, x_t) for every member, in blocks."""
+        D = np.square(X) if self.base is None else np.column_stack([k.diag(X) for k in self._base()])
+        out = np.empty(len(members))
+        for part in row_blocks(len(members), X.shape[0]):
+            out[part] = np.average(monomials(D, members[part]), axis=0, weights=sample_weight)
+        return out
+
+    def diag(self, X, members, weights):
+        """Return Σ weights_z κ_z(x_t, x_t)."""
+        D = np.square(X) if self.base is None else np.column_stack([k.diag(X) for k in self._base()])
+        out = np.zeros(X.shape[0])
+        for part in row_blocks(len(members), X.shape[0]):
+            out += monomials(D, members[part]) @ np.asarray(weights[part], dtype=float)
+        return out
+
+    @available_if(lambda self: self.base is None)
+    def features(self, X, members):
+        """Return the monomials, one column per member."""
+        return monomials(X, members)
+
+    @available_if(lambda self: self.base is None)
+    def widths(self, members):
+        """Return ones: a monomial has one column."""
+        return np.ones(len(members), dtype=np.intp)
+
+    def gram(self, X, Z, members, weights):
+        """Return Σ weights_z K_z(X, Z)."""
+        weights = np.asarray(weights, dtype=float)
+        out = np.zeros((X.shape[0], Z.shape[0]))
+        if self.base is None:
+            for part in row_blocks(len(members), X.shape[0] + Z.shape[0]):
+                out += (monomials(X, members[part]) * weights[part]) @ monomials(Z, members[part]).T
+            return out
+        for rows in row_blocks(X.shape[0], Z.shape[0]):
+            block = self._open(X[rows], Z, members)
+            for i in np.flatnonzero(weights):
+                out[rows] += weights[i] * block(i)
+        return out
+
+    def apply(self, X, Z, B, members):
+        """Return K_z(X, Z) B for every member."""
+        if self.base is None:
+            coefficients = monomials(Z, members).T @ B
+            return monomials(X, members).T[:, :, None] * coefficients[:, None, :]
+        out = np.empty((len(members), X.shape[0], B.shape[1]))
+        for rows in row_blocks(X.shape[0], Z.shape[0]):
+            block = self._open(X[rows], Z, members)
+            for i in range(len(members)):
+                out[i, rows] = block(i) @ B
+        return out
+
+    def _open(self, X, Z, members):
+        """Return a function from a member's number to its Gram matrix; base matrices are computed once."""
+        base = Sharing(self._base()).open(X, Z)
+        seen: dict[int, np.ndarray] = {}
+
+        def factor(j):
+            if j not in seen:
+                seen[j] = base(j)
+            return seen[j]
+
+        def block(i):
+            out = factor(members[i][0]).copy()
+            for j in members[i][1:]:
+                out *= factor(j)
+            return out
+
+        return block
+
+    def bank(self, X, members) -> Bank:
+        """Return features for monomials, tiles of products otherwise."""
+        if self.base is None:
+            return FeatureBank(
+                lambda a, b: monomials(X, members[a:b]), np.ones(len(members), dtype=np.intp), X.shape[0]
+            )
+        return _ProductBank(self, X, members)
+
+
+class _ProductBank(TileBank):
+    """Products of base Gram tiles; a tile of every base kernel is held at a time."""
+
+    def __init__(self, family: Products, X, members: Sequence):
+        super().__init__(X.shape[0], len(members))
+        self.family, self.X, self.of = family, X, members
+
+    def open(self, a, b):
+        return self.family._open(self.X[a:b], self.X[a:], self.of)
+
+
+class ProductSum(Kernel):
+    """The plain sum of all products of 1 to D scaled base kernels, in closed form.
+
+    With κ̃_j = κ_j/scale_j: Σ_d S^d/ρ_d², S = Σ_j κ̃_j, when products count once per ordering, and
+    Σ_d h_d(κ̃)/ρ_d² with the complete homogeneous polynomials h_{d,j} = h_{d,j-1} + κ̃_j h_{d-1,j} when they
+    count once. O(n n' r D) time, O(n n' D) memory.
+
+    Parameters
+    ----------
+    base : list of kernels or None
+        Base kernels; None means the columns.
+    scale : list of float
+        mean κ_j(x_t, x_t) for every base kernel; those with scale 0 are left out.
+    degree : int
+    count : {"distinct", "ordered"}
+    prior_sq : list of float
+        ρ_d², d = 1..D.
+    """
+
+    accepts_sparse = False
+
+    def __init__(self, base, scale, degree, count, prior_sq):
+        self.base = base
+        self.scale = scale
+        self.degree = degree
+        self.count = count
+        self.prior_sq = prior_sq
+
+    def resolve(self, n_features, names):
+        """Return a copy; base kernels are resolved already."""
+        return clone(self)
+
+    def _gram(self, X, Z):
+        out = np.empty((X.shape[0], Z.shape[0]))
+        for rows in row_blocks(X.shape[0], Z.shape[0]):
+            out[rows] = self._sum(self._scaled(X[rows], Z), (len(range(*rows.indices(len(X)))), Z.shape[0]))
+        return out
+
+    def _kernels(self):
+        if self.base is not None:
+            return list(self.base)
+        return [Linear(columns=[j]) for j in range(len(self.scale))]
+
+    def _scaled(self, X, Z):
+        if self.base is None and self.count == "ordered":  # only the sum is needed: one matrix product
+            used = np.asarray(self.scale) > 0
+            yield (X[:, used] / np.asarray(self.scale)[used]) @ Z[:, used].T
+            return
+        block = Sharing(self._kernels()).open(X, Z)
+        for j, scale in enumerate(self.scale):
+            if scale > 0:
+                yield block(j) / scale
+
+    def _sum(self, scaled, shape):
+        """Add up all products of the matrices in `scaled`."""
+        if self.count == "ordered":
+            S = sum(scaled, np.zeros(shape))
+            out, power = np.zeros(shape), np.ones(shape)
+            for weight in self.prior_sq:
+                power = power * S
+                out += power / weight
+            return out
+        h = [np.ones(shape)] + [np.zeros(shape) for _ in range(self.degree)]
+        for K in scaled:
+            for d in range(1, self.degree + 1):  # h[d-1] already holds this kernel: powers are allowed
+                h[d] += K * h[d - 1]
+        return sum((h[d] / w for d, w in enumerate(self.prior_sq, start=1)), np.zeros(shape))
+
+    def diag(self, X):
+        """Return the sum on the diagonal, O(n r D)."""
+        X = self.select(X)
+        rows = (k.diag(X) / s for k, s in zip(self._kernels(), self.scale, strict=True) if s > 0)
+        return self._sum(rows, X.shape[0])
+
+    def _symbol(self):
+        r = len(self.scale)
+        n = n_multisets(r, self.degree) if self.count == "distinct" else sum(r**d for d in range(1, self.degree + 1))
+        return f"all {n:,} products of degree ≤ {self.degree}"
+
+    def parameters(self):
+        """Return the degree and the counting."""
+        return {"degree": self.degree, "count": self.count, "members": math.comb(len(self.scale) + self.degree, self.degree) - 1}

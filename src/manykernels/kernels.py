@@ -1,0 +1,556 @@
+"""Single kernels: a kernel is a symmetric positive semi-definite function of two rows.
+
+A kernel is a description (a :class:`~sklearn.base.BaseEstimator`): it clones, prints, and takes part in a
+grid search. Most kernels are a scalar function of one *statistic* of a pair of rows (inner product,
+squared distance, ...); kernels on the same columns share it, see :mod:`manykernels.families.bank`.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, clone
+from sklearn.metrics.pairwise import (
+    PAIRWISE_KERNEL_FUNCTIONS,
+    euclidean_distances,
+    linear_kernel,
+    manhattan_distances,
+    pairwise_kernels,
+)
+
+__all__ = [
+    "Constant",
+    "Dirichlet",
+    "Function",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Pairwise",
+    "Polynomial",
+    "RBF",
+    "as_kernel",
+    "pairwise_statistic",
+]
+
+
+def dense(X):
+    """Return `X` as a dense array."""
+    return X.toarray() if sp.issparse(X) else X
+
+
+def resolve_columns(columns: Any, n_features: int, names: Sequence[str] | None, owner: str):
+    """Turn names, indices, a slice or a mask into a sorted-as-given array of indices.
+
+    Returns None for all columns. Raises ValueError, naming `owner`, when a column does not exist.
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, slice):
+        picked = np.arange(n_features)[columns]
+    else:
+        wanted = [columns] if isinstance(columns, str | numbers.Integral) else list(columns)
+        if wanted and all(isinstance(c, str) for c in wanted):
+            picked = _named_columns(wanted, names, owner)
+        elif wanted and all(isinstance(c, bool | np.bool_) for c in wanted):
+            if len(wanted) != n_features:
+                raise ValueError(
+                    f"columns of {owner} is a mask of length {len(wanted)}, but X has "
+                    f"{n_features} columns; pass one entry per column."
+                )
+            picked = np.flatnonzero(wanted)
+        else:
+            picked = np.asarray(wanted)
+    if len(picked) == 0:
+        raise ValueError(f"columns of {owner} selects no column; name at least one.")
+    if picked.dtype.kind not in "iu" or picked.min() < -n_features or picked.max() >= n_features:
+        raise ValueError(
+            f"columns of {owner} is {columns!r}, but X has {n_features} columns; use names, a mask, "
+            f"a slice, or indices from 0 to {n_features - 1}."
+        )
+    return np.where(picked < 0, picked + n_features, picked).astype(np.intp)
+
+
+def _named_columns(wanted, names, owner):
+    if names is None:
+        raise ValueError(
+            f"columns of {owner} are names ({wanted[0]!r}, ...), but X has no column names; "
+            "pass a DataFrame or use indices."
+        )
+    position = {name: j for j, name in enumerate(names)}
+    missing = [c for c in wanted if c not in position]
+    if missing:
+        raise ValueError(
+            f"columns of {owner} names {missing[0]!r}, which X does not have; "
+            f"X has {', '.join(map(str, list(names)[:8]))}{', ...' if len(names) > 8 else ''}."
+        )
+    return np.array([position[c] for c in wanted], dtype=np.intp)
+
+
+def describe_columns(columns: Any, names: Sequence[str] | None) -> str:
+    """Return a short text for a set of resolved columns: ``[0:90]``, ``[age,sex]``, or nothing for all."""
+    if columns is None:
+        return ""
+    c = np.asarray(columns)
+    if len(c) > 3 and np.array_equal(c, np.arange(c[0], c[0] + len(c))):
+        if names is None:
+            return f"[{c[0]}:{c[-1] + 1}]"
+        return f"[{names[c[0]]}..{names[c[-1]]}]"
+    text = [str(names[j]) if names is not None else str(j) for j in c[:4]]
+    return f"[{','.join(text)}{',…' if len(c) > 4 else ''}]"
+
+
+def pairwise_statistic(name: str, X, Z):
+    """Compute the statistic `name` of all pairs of rows of `X` and `Z`, O(n n' d)."""
+    if name == "dot":
+        return linear_kernel(X, Z, dense_output=True)
+    if name == "sqdist":
+        return euclidean_distances(X, None if Z is X else Z, squared=True)
+    if name == "l1":
+        return manhattan_distances(X, Z)
+    if name == "difference":
+        return np.subtract.outer(dense(X)[:, 0], dense(Z)[:, 0])
+    raise ValueError(f"unknown statistic {name!r}")
+
+
+class Kernel(BaseEstimator):
+    """Base of all kernels.
+
+    A subclass either sets `statistic` and implements `from_statistic`, or overrides `_gram`.
+    `columns` restricts the kernel to some columns: names (with a DataFrame), indices, a slice or a mask.
+
+    Attributes
+    ----------
+    statistic : str or None
+        What the kernel needs to know of a pair of rows: "dot", "sqdist", "l1", "difference", or None.
+    explicit : bool
+        Whether `features` gives a finite feature map.
+    accepts_sparse : bool
+        Whether the kernel can be computed without making sparse rows dense.
+    """
+
+    statistic: ClassVar[str | None] = None
+    explicit: ClassVar[bool] = False
+    accepts_sparse: ClassVar[bool] = True
+    columns: Any = None
+
+    def resolve(self, n_features: int, names: Sequence[str] | None) -> Kernel:
+        """Return a copy whose `columns` are indices, after checking the parameters."""
+        self.check()
+        resolved = clone(self)
+        resolved.columns = resolve_columns(self.columns, n_features, names, repr(self))
+        return resolved
+
+    def check(self) -> None:
+        """Raise ValueError when a parameter makes no kernel."""
+
+    def select(self, X):
+        """Return the kernel's columns of `X`."""
+        picked = X if self.columns is None else X[:, self.columns]
+        return picked if self.accepts_sparse else dense(picked)
+
+    def __call__(self, X, Z=None):
+        """Return the Gram matrix of the rows of `X` and `Z`."""
+        Xs = self.select(X)
+        return self._gram(Xs, Xs if Z is None or Z is X else self.select(Z))
+
+    def _gram(self, X, Z):
+        assert self.statistic is not None
+        return self.from_statistic(pairwise_statistic(self.statistic, X, Z))
+
+    def from_statistic(self, S):
+        """Return the kernel's values, a new array, given its statistic."""
+        raise NotImplementedError(f"{type(self).__name__} has no statistic")
+
+    def diag(self, X):
+        """Return κ(x_t, x_t) for every row."""
+        raise NotImplementedError(f"{type(self).__name__} has no diagonal")
+
+    def features(self, X):
+        """Return the explicit feature map of the rows, where the kernel has one."""
+        raise NotImplementedError(f"{type(self).__name__} has no explicit features")
+
+    def width(self, n_features: int) -> int:
+        """Return the number of explicit features, given the number of columns of X."""
+        return n_features if self.columns is None else len(self.columns)
+
+    def label(self, names: Sequence[str] | None = None) -> str:
+        """Return a readable name such as ``rbf(σ=1.4)[age]``."""
+        return self._symbol() + describe_columns(self.columns, names)
+
+    def _symbol(self) -> str:
+        return type(self).__name__.lower()
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters shown in a kernel table."""
+        return {k: v for k, v in self.get_params(deep=False).items() if k != "columns"}
+
+
+def _row_norms_sq(X):
+    if sp.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X)
+
+
+class Linear(Kernel):
+    """``κ(x, z) = <x, z>``.
+
+    Parameters
+    ----------
+    columns : names, indices, slice or mask, optional
+        The columns it sees; all by default.
+    """
+
+    statistic = "dot"
+    explicit = True
+
+    def __init__(self, columns=None):
+        self.columns = columns
+
+    def from_statistic(self, S):
+        """Return the inner products themselves."""
+        return S.copy()
+
+    def diag(self, X):
+        """Return the squared norms of the rows."""
+        return _row_norms_sq(self.select(X))
+
+    def features(self, X):
+        """Return the feature map: the columns."""
+        return dense(self.select(X))
+
+
+class RBF(Kernel):
+    """``κ(x, z) = exp(-‖x - z‖² / σ²)``, that is `gamma` = 1/σ² in scikit-learn's terms.
+
+    Parameters
+    ----------
+    sigma : float
+        Bandwidth, positive.
+    columns : names, indices, slice or mask, optional
+        The columns it sees; all by default.
+    """
+
+    statistic = "sqdist"
+
+    def __init__(self, sigma=1.0, columns=None):
+        self.sigma = sigma
+        self.columns = columns
+
+    def check(self):
+        """Require a positive bandwidth."""
+        _require_positive(self, "sigma")
+
+    def from_statistic(self, S):
+        """Return exp(-S/σ²)."""
+        out = S * (-1.0 / self.sigma**2)
+        return np.exp(out, out=out)
+
+    def diag(self, X):
+        """Return ones."""
+        return np.ones(X.shape[0])
+
+    def _symbol(self):
+        return f"rbf(σ={self.sigma:.3g})"
+
+
+class Laplacian(Kernel):
+    """``κ(x, z) = exp(-‖x - z‖₁ / σ)``.
+
+    Parameters
+    ----------
+    sigma : float
+        Bandwidth, positive.
+    columns : names, indices, slice or mask, optional
+        The columns it sees; all by default.
+    """
+
+    statistic = "l1"
+
+    def __init__(self, sigma=1.0, columns=None):
+        self.sigma = sigma
+        self.columns = columns
+
+    def check(self):
+        """Require a positive bandwidth."""
+        _require_positive(self, "sigma")
+
+    def from_statistic(self, S):
+        """Return exp(-S/σ)."""
+        out = S * (-1.0 / self.sigma)
+        return np.exp(out, out=out)
+
+    def diag(self, X):
+        """Return ones."""
+        return np.ones(X.shape[0])
+
+    def _symbol(self):
+        return f"laplacian(σ={self.sigma:.3g})"
+
+
+class Polynomial(Kernel):
+    """``κ(x, z) = (gamma <x, z> + coef0)^degree``.
+
+    Parameters
+    ----------
+    degree : int
+        Degree, at least 1.
+    gamma : float
+        Scale of the inner product, positive.
+    coef0 : float
+        Constant, not negative (a negative one need not give a kernel).
+    columns : names, indices, slice or mask, optional
+        The columns it sees; all by default.
+    """
+
+    statistic = "dot"
+
+    def __init__(self, degree=2, gamma=1.0, coef0=1.0, columns=None):
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.columns = columns
+
+    def check(self):
+        """Require an integer degree, a positive gamma and a non-negative constant."""
+        if not isinstance(self.degree, numbers.Integral) or self.degree < 1:
+            raise ValueError(f"degree of {self!r} must be a whole number of at least 1.")
+        _require_positive(self, "gamma")
+        if not self.coef0 >= 0:
+            raise ValueError(f"coef0 of {self!r} must not be negative.")
+
+    def from_statistic(self, S):
+        """Return (gamma S + coef0)^degree."""
+        out = S * self.gamma
+        out += self.coef0
+        return np.power(out, self.degree, out=out)
+
+    def diag(self, X):
+        """Return (gamma ‖x‖² + coef0)^degree."""
+        return (self.gamma * _row_norms_sq(self.select(X)) + self.coef0) ** self.degree
+
+    def _symbol(self):
+        return f"poly(d={self.degree})"
+
+
+class Dirichlet(Kernel):
+    """``κ(x, z) = 1 + 2 cos(σ (x - z))`` on one column; in more dimensions it is no kernel.
+
+    Parameters
+    ----------
+    sigma : float
+        Frequency, not negative.
+    columns : names, indices, slice or mask, optional
+        The column it sees; needed when X has more than one.
+    """
+
+    statistic = "difference"
+    explicit = True
+    accepts_sparse = False
+
+    def __init__(self, sigma=1.0, columns=None):
+        self.sigma = sigma
+        self.columns = columns
+
+    def check(self):
+        """Require a frequency of at least zero."""
+        if not (np.isscalar(self.sigma) and np.isfinite(self.sigma) and self.sigma >= 0):
+            raise ValueError(f"sigma of {self!r} must be a finite number of at least 0.")
+
+    def resolve(self, n_features, names):
+        """Require exactly one column."""
+        resolved = super().resolve(n_features, names)
+        width = n_features if resolved.columns is None else len(resolved.columns)
+        if width != 1:
+            raise ValueError(
+                f"{self!r} sees {width} columns, but the Dirichlet kernel is positive definite on one "
+                "column only; pass columns=[j]."
+            )
+        return resolved
+
+    def from_statistic(self, S):
+        """Return 1 + 2 cos(σ S)."""
+        out = S * self.sigma
+        np.cos(out, out=out)
+        out *= 2.0
+        out += 1.0
+        return out
+
+    def diag(self, X):
+        """Return threes."""
+        return np.full(X.shape[0], 3.0)
+
+    def features(self, X):
+        """Return the feature map 1, √2 cos(σx), √2 sin(σx)."""
+        x = self.sigma * self.select(X)[:, 0]
+        return np.column_stack([np.ones_like(x), np.sqrt(2) * np.cos(x), np.sqrt(2) * np.sin(x)])
+
+    def width(self, n_features):
+        """Return 3."""
+        return 3
+
+    def _symbol(self):
+        return f"dirichlet(σ={self.sigma:.4g})"
+
+
+class Constant(Kernel):
+    """``κ(x, z) = value``: a penalised constant besides the intercept.
+
+    Parameters
+    ----------
+    value : float
+        Positive.
+    """
+
+    explicit = True
+
+    def __init__(self, value=1.0):
+        self.value = value
+
+    def resolve(self, n_features, names):
+        """Check the value; there are no columns."""
+        self.check()
+        return clone(self)
+
+    def check(self):
+        """Require a positive value."""
+        _require_positive(self, "value")
+
+    def _gram(self, X, Z):
+        return np.full((X.shape[0], Z.shape[0]), float(self.value))
+
+    def diag(self, X):
+        """Return the value for every row."""
+        return np.full(X.shape[0], float(self.value))
+
+    def features(self, X):
+        """Return one constant column."""
+        return np.full((X.shape[0], 1), np.sqrt(float(self.value)))
+
+    def width(self, n_features):
+        """Return 1."""
+        return 1
+
+
+class Pairwise(Kernel):
+    """A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, by name.
+
+    Parameters
+    ----------
+    metric : str
+        scikit-learn's name, such as "cosine", "chi2", "sigmoid".
+    params : dict, optional
+        Its keyword arguments.
+    columns : names, indices, slice or mask, optional
+        The columns it sees; all by default.
+    """
+
+    def __init__(self, metric, params=None, columns=None):
+        self.metric = metric
+        self.params = params
+        self.columns = columns
+
+    def check(self):
+        """Require a name scikit-learn knows."""
+        if self.metric not in PAIRWISE_KERNEL_FUNCTIONS:
+            raise ValueError(
+                f"kernel {self.metric!r} is unknown; use one of "
+                f"{', '.join(sorted(PAIRWISE_KERNEL_FUNCTIONS))}, or pass a callable."
+            )
+
+    def _gram(self, X, Z):
+        try:
+            return pairwise_kernels(X, Z, metric=self.metric, **(self.params or {}))
+        except TypeError:  # chi2 and additive_chi2 do not take sparse rows
+            if not sp.issparse(X):
+                raise
+            return pairwise_kernels(dense(X), dense(Z), metric=self.metric, **(self.params or {}))
+
+    def diag(self, X):
+        """Return κ(x_t, x_t), row by row in blocks, O(n) memory."""
+        return _diag_by_blocks(self, X)
+
+    def _symbol(self):
+        return self.metric
+
+
+class Function(Kernel):
+    """Any callable ``func(X, Z) -> (n, n')`` as a kernel.
+
+    Parameters
+    ----------
+    func : callable
+        Takes two arrays of rows and returns their Gram matrix.
+    name : str, optional
+        Shown in tables; the callable's own name by default.
+    columns : names, indices, slice or mask, optional
+        The columns it sees; all by default.
+    """
+
+    accepts_sparse = False
+
+    def __init__(self, func: Callable, name: str | None = None, columns=None):
+        self.func = func
+        self.name = name
+        self.columns = columns
+
+    def check(self):
+        """Require something that can be called."""
+        if not callable(self.func):
+            raise ValueError(f"func of {self!r} must be callable as func(X, Z).")
+
+    def _gram(self, X, Z):
+        K = np.asarray(self.func(X, Z), dtype=float)
+        if K.shape != (X.shape[0], Z.shape[0]):
+            raise ValueError(
+                f"kernel {self._symbol()} returned shape {K.shape} for {X.shape[0]} and {Z.shape[0]} "
+                "rows; it must return one value for every pair of rows."
+            )
+        if not np.isfinite(K).all():
+            raise ValueError(
+                f"kernel {self._symbol()} returned NaN or infinity; it must be finite for every pair of rows."
+            )
+        return K
+
+    def diag(self, X):
+        """Return κ(x_t, x_t), row by row in blocks, O(n) memory."""
+        return _diag_by_blocks(self, X)
+
+    def _symbol(self):
+        return self.name or getattr(self.func, "__name__", type(self.func).__name__)
+
+    def parameters(self):
+        """Return nothing: what is inside a callable is not known."""
+        return {}
+
+
+def _diag_by_blocks(kernel, X, block=64):
+    n = X.shape[0]
+    return np.concatenate([np.diagonal(kernel(X[a : a + block])) for a in range(0, n, block)])
+
+
+def _require_positive(kernel, name):
+    value = getattr(kernel, name)
+    if not (
+        isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(value) and value > 0
+    ):
+        raise ValueError(f"{name} of {kernel!r} must be a positive finite number.")
+
+
+def as_kernel(spec: Any, where: str = "kernels") -> Kernel:
+    """Turn a kernel, a scikit-learn kernel name or a callable into a :class:`Kernel`."""
+    if isinstance(spec, Kernel):
+        return spec
+    if isinstance(spec, str):
+        kernel = Pairwise(spec)
+        kernel.check()
+        return kernel
+    if callable(spec):
+        return Function(spec)
+    raise ValueError(
+        f"{where} holds {spec!r:.80}, which is no kernel; use a kernel such as RBF(1.0), "
+        "a scikit-learn kernel name, or a callable."
+    )

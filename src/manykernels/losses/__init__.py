@@ -1,0 +1,47 @@
+"""Losses: value, gradient, conjugate, and an integer code for compiled loops.
+
+To add one, subclass :class:`Loss` in a file of its own and enter it in ``LOSSES``.
+"""
+
+from __future__ import annotations
+
+from .base import Loss
+from .hinge import Hinge
+from .logistic import Logistic
+from .max_hinge import MaxHinge
+from .softmax import Softmax
+from .squared import Squared
+from .squared_hinge import SquaredHinge
+
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss for loss in (Squared, Hinge, SquaredHinge, Logistic, MaxHinge, Softmax)
+}
+
+
+def get_loss(loss: str | Loss) -> Loss:
+    """Return the loss of that name; an instance is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        If there is no such loss.
+    """
+    if isinstance(loss, Loss):
+        return loss
+    if isinstance(loss, str) and loss in LOSSES:
+        return LOSSES[loss]()
+    options = ", ".join(repr(name) for name in LOSSES)
+    raise ValueError(f"loss={loss!r} is not a loss; choose one of {options}, or pass an instance.")
+
+
+__all__ = [
+    "LOSSES",
+    "Hinge",
+    "Logistic",
+    "Loss",
+    "MaxHinge",
+    "Softmax",
+    "Squared",
+    "SquaredHinge",
+    "get_loss",
+]

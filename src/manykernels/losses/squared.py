@@ -1,0 +1,28 @@
+"""The squared loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .base import Loss
+
+
+class Squared(Loss):
+    """``l(y, f) = (f - y)^2 / 2``, with conjugate ``l*(u) = u^2 / 2 + u y``."""
+
+    name = "squared"
+    code = 0
+    regression = True
+    smooth = True
+
+    def value(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:
+        return 0.5 * np.sum((F - Y) ** 2, axis=1)
+
+    def gradient(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:
+        return np.asarray(F - Y)
+
+    def conjugate(self, Y: np.ndarray, U: np.ndarray) -> np.ndarray:
+        return np.sum(U * (0.5 * U + Y), axis=1)
+
+    def feasible(self, Y: np.ndarray, U: np.ndarray) -> np.ndarray:
+        return np.array(U, dtype=np.float64)

@@ -1,0 +1,171 @@
+"""Machines: the inner problem for one fixed kernel.
+
+    minimise over f   ||f||^2 / 2 + C sum_t s_t l(y_t, f_t)
+
+with dual ``-C sum_t s_t l*(-A_t / (C s_t)) - tr(A'KA) / 2`` and, at the solution,
+``A = -C s l'(f)``, ``f = K A``. The intercept is part of the kernel: pass ``K + 1`` or ``Z`` with
+a column of ones.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from ..losses import Loss, get_loss
+from . import crammer_singer, logistic, ridge, softmax, squared_hinge, svm
+from .fit import Fit
+from .spaces import FeatureSpace, GramSpace, IndefiniteKernelError, Space
+
+_MACHINES = {
+    "squared": ridge.solve,
+    "hinge": svm.solve,
+    "squared_hinge": squared_hinge.solve,
+    "logistic": logistic.solve,
+    "max_hinge": crammer_singer.solve,
+    "softmax": softmax.solve,
+}
+
+Start: TypeAlias = Fit | np.ndarray | None
+
+
+def solve_dual(
+    K: np.ndarray,
+    Y: np.ndarray,
+    loss: str | Loss,
+    C: float,
+    s: np.ndarray | None = None,
+    start: Start = None,
+    tol: float = 1e-10,
+) -> Fit:
+    """Solve the machine on a Gram matrix.
+
+    Parameters
+    ----------
+    K : (n, n) array
+        Symmetric and positive semi-definite; not modified.
+    Y : (n, c) array
+        Targets: real for the squared loss, one-hot for max hinge and softmax, else -1 and +1.
+    loss : str or Loss
+    C : float
+        Weight of the losses against the norm.
+    s : (n,) array, optional
+        Sample weights, not negative. A weight equals a repetition.
+    start : Fit or (n, c) array, optional
+        Dual coefficients of a near problem.
+    tol : float
+        Relative accuracy of the scores. Where rounding does not allow it (very large ``C`` with a
+        singular kernel) the machine stops at what it reached and says so in ``gap``.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    IndefiniteKernelError
+        If ``K`` is not positive semi-definite.
+    """
+    K = np.asarray(K, dtype=np.float64)
+    Y, rows, U = _prepare(Y, C, s)
+    if not len(rows):
+        return Fit(np.zeros(Y.shape), np.zeros(Y.shape), None, 0, 0.0)
+    whole = len(rows) == len(Y)
+    space = GramSpace(np.ascontiguousarray(K if whole else K[np.ix_(rows, rows)]))
+    A = _coefficients(start, Y.shape)[rows]
+    fit = _solve(space, Y[rows], get_loss(loss), U[rows], [A], A, tol)
+    if whole:
+        return fit
+    full = np.zeros(Y.shape)
+    full[rows] = fit.A
+    return Fit(full, K[:, rows] @ fit.A, None, fit.n_iter, fit.gap)
+
+
+def solve_primal(
+    Z: np.ndarray,
+    Y: np.ndarray,
+    loss: str | Loss,
+    C: float,
+    s: np.ndarray | None = None,
+    start: Start = None,
+    tol: float = 1e-10,
+) -> Fit:
+    """Solve the machine on explicit features ``Z`` (n, k), with kernel ``ZZ'``.
+
+    Parameters are those of :func:`solve_dual`. ``start`` may be a ``Fit`` of another set of
+    columns: its ``A`` helps whatever the columns, its ``W`` when their number is the same, and
+    the better of the two is used. With more columns than rows the machine runs on ``ZZ'``.
+
+    Returns
+    -------
+    Fit
+        With ``W`` (k, c) and ``F = Z W``.
+    """
+    Z = np.asarray(Z, dtype=np.float64)
+    Y, rows, U = _prepare(Y, C, s)
+    n, k = Z.shape
+    if not len(rows):
+        return Fit(np.zeros(Y.shape), np.zeros(Y.shape), np.zeros((k, Y.shape[1])), 0, 0.0)
+    used = np.ascontiguousarray(Z if len(rows) == n else Z[rows])
+    A = _coefficients(start, Y.shape)[rows]
+    loss = get_loss(loss)
+    if k > len(rows):
+        fit = _solve(GramSpace(used @ used.T), Y[rows], loss, U[rows], [A], A, tol)
+        W = used.T @ fit.A
+    else:
+        space = FeatureSpace(used)
+        starts = [space.pull(A)]
+        if isinstance(start, Fit) and start.W is not None and start.W.shape == starts[0].shape:
+            starts.append(start.W)
+        fit = _solve(space, Y[rows], loss, U[rows], starts, A, tol)
+        assert fit.W is not None
+        W = fit.W
+    full = np.zeros(Y.shape)
+    full[rows] = fit.A
+    return Fit(full, Z @ W, W, fit.n_iter, fit.gap)
+
+
+def _prepare(
+    Y: np.ndarray, C: float, s: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the targets, the rows of positive weight, and ``C s``."""
+    Y = np.asarray(Y, dtype=np.float64)
+    s = np.ones(len(Y)) if s is None else np.asarray(s, dtype=np.float64)
+    U = C * s
+    return Y, np.flatnonzero(U > 0.0), U
+
+
+def _coefficients(start: Start, shape: tuple[int, ...]) -> np.ndarray:
+    if start is None:
+        return np.zeros(shape)
+    A = np.asarray(start.A if isinstance(start, Fit) else start, dtype=np.float64)
+    if A.shape != shape:
+        raise ValueError(f"start has dual coefficients of shape {A.shape}; expected {shape}.")
+    return A
+
+
+def _solve(
+    space: Space,
+    Y: np.ndarray,
+    loss: Loss,
+    U: np.ndarray,
+    starts: list[np.ndarray],
+    A: np.ndarray,
+    tol: float,
+) -> Fit:
+    """Begin at the best of the starts, or at zero where that is better."""
+    Y, U = np.ascontiguousarray(Y), np.ascontiguousarray(U)
+    V = np.zeros_like(starts[0])
+    best = U @ loss.value(Y, np.zeros_like(Y))
+    for candidate in starts:
+        if not candidate.any():
+            continue
+        F = space.scores(candidate)
+        value = 0.5 * space.pair(candidate, candidate, F) + U @ loss.value(Y, F)
+        if value < best:
+            V, best = candidate, value
+    return _MACHINES[loss.name](space, Y, loss, U, V, A, tol)
+
+
+__all__ = ["Fit", "IndefiniteKernelError", "solve_dual", "solve_primal"]

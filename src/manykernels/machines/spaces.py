@@ -1,0 +1,319 @@
+"""Where a machine lives: a Gram matrix or explicit features.
+
+Both hold a predictor ``f`` by a matrix ``V``: dual coefficients with ``F = K V``, or primal
+coefficients with ``F = Z V``. A Newton method on ``||f||^2 / 2 + sum_t phi_t(f_t)`` with
+``A(F) = -phi'(F)`` (the *response*) and ``H = phi''`` needs the same few operations of either:
+
+- the residual ``R = A - V`` or ``Z'A - V``, zero at the solution;
+- the direction ``(I + H K)^{-1} R`` or ``(I + Z'HZ)^{-1} R``;
+- the inner product ``<f_R, f_D>``.
+
+Machines are written once, on a space, and so run on both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+#: Sizes of a dense Newton system above which conjugate gradients take over.
+MAX_DENSE = 6000
+_JITTERS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9)
+
+Solve = Callable[[np.ndarray], np.ndarray]
+
+
+class IndefiniteKernelError(np.linalg.LinAlgError):
+    """The combined kernel matrix has a negative eigenvalue beyond rounding."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the combined kernel is not positive semi-definite; check precomputed matrices and "
+            "custom kernels, or add a multiple of the identity."
+        )
+
+
+def factored(B: np.ndarray, jitter: np.ndarray | float) -> Solve:
+    """Return the solver of ``B x = r`` for a symmetric positive definite ``B``.
+
+    ``B`` is overwritten. When rounding has left it indefinite, growing multiples of ``jitter``
+    are added to its diagonal; Newton's method corrects for that in its next steps.
+    """
+    diagonal = np.einsum("ii->i", B)
+    original = diagonal.copy()
+    for size in _JITTERS:
+        diagonal[:] = original + size * len(B) * jitter
+        try:
+            # A first try leaves B's other triangle as it is, so that B can be tried again.
+            factor = cho_factor(B.T, lower=True, overwrite_a=False, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue
+        return lambda R: cho_solve(factor, R, check_finite=False)
+    raise IndefiniteKernelError
+
+
+def conjugate_gradients(
+    apply: Callable[[np.ndarray], np.ndarray],
+    R: np.ndarray,
+    tol: float = 1e-12,
+    max_iter: int = 1000,
+) -> np.ndarray:
+    """Solve ``apply(X) = R`` for a symmetric positive definite operator on matrices."""
+    X = np.zeros_like(R)
+    residual = R.copy()
+    P = R.copy()
+    rho = np.vdot(residual, residual)
+    stop = tol * tol * rho
+    for _ in range(max_iter):
+        if rho <= stop:
+            break
+        Q = apply(P)
+        curvature = np.vdot(P, Q)
+        if curvature <= 0.0:
+            break
+        alpha = rho / curvature
+        X += alpha * P
+        residual -= alpha * Q
+        rho, previous = np.vdot(residual, residual), rho
+        P = residual + (rho / previous) * P
+    return X
+
+
+def simplex_curvature(D: np.ndarray, G: np.ndarray) -> np.ndarray:
+    """Apply ``diag(d) - d d' / sum(d)`` to every row of ``G``, with ``d`` the row of ``D``."""
+    total = D.sum(axis=1, keepdims=True)
+    mean = np.divide((D * G).sum(axis=1, keepdims=True), total, where=total > 0, out=0.0 * total)
+    return D * (G - mean)
+
+
+class Space(ABC):
+    """A Gram matrix or explicit features, behind one face."""
+
+    explicit: bool
+    scale: float  # the largest squared norm of a row
+
+    @abstractmethod
+    def scores(self, V: np.ndarray) -> np.ndarray:
+        """Return the scores ``F`` of the predictor ``V``."""
+
+    @abstractmethod
+    def pull(self, A: np.ndarray) -> np.ndarray:
+        """Return the predictor ``V`` with the dual coefficients ``A``."""
+
+    @abstractmethod
+    def pair(self, R: np.ndarray, D: np.ndarray, G: np.ndarray) -> float:
+        """Return ``<f_R, f_D>``, given also ``G = scores(D)``."""
+
+    @abstractmethod
+    def curved(self, W: np.ndarray) -> Solve:
+        """Return the Newton solver for the diagonal curvature ``W`` (n,), for any number of R."""
+
+    @abstractmethod
+    def coupled(self, D: np.ndarray) -> Solve:
+        """Return the Newton solver for the curvature ``diag(d) - dd'/sum(d)``, d >= 0 dense."""
+
+    @abstractmethod
+    def face(self, support: np.ndarray, tau: float) -> Solve:
+        """Return the Newton solver for ``d = tau * support``, support boolean (n, c) and sparse."""
+
+    @abstractmethod
+    def evaluate(self, V: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """Return the predictor, its scores, its squared norm and the squared norm of ``f_A``."""
+
+
+class GramSpace(Space):
+    """The space of a Gram matrix ``K`` (n, n); a Newton system costs O(m^3), m curved rows."""
+
+    explicit = False
+
+    def __init__(self, K: np.ndarray):
+        self.K = K
+        self.diagonal = np.diagonal(K).copy()
+        self.scale = float(self.diagonal.max(initial=0.0)) or 1.0
+        if self.diagonal.min(initial=0.0) < -1e-9 * self.scale:
+            raise IndefiniteKernelError
+
+    def scores(self, V: np.ndarray) -> np.ndarray:
+        rows = np.flatnonzero(V.any(axis=1))
+        if 2 * len(rows) < len(V):
+            return self.K[rows].T @ V[rows]
+        return self.K @ V
+
+    def pull(self, A: np.ndarray) -> np.ndarray:
+        return A
+
+    def pair(self, R: np.ndarray, D: np.ndarray, G: np.ndarray) -> float:
+        return float(np.vdot(R, G))
+
+    def curved(self, W: np.ndarray) -> Solve:
+        # With B = I + W^1/2 K W^1/2 on the curved rows c and the flat rows d:
+        # x_d = r_d and x_c = W^1/2 B^-1 (W^-1/2 r_c - W^1/2 K_cd r_d); see Rasmussen and
+        # Williams, "Gaussian processes for machine learning", 2006, algorithm 3.1.
+        curved = 1e-30 * W.max(initial=0.0) < W
+        rows, flat = np.flatnonzero(curved), np.flatnonzero(~curved)
+        root = np.sqrt(W[rows])[:, None]
+        K = self.K if not len(flat) else self.K[np.ix_(rows, rows)]
+        B = K * root
+        B *= root.T
+        np.einsum("ii->i", B)[:] += 1.0
+        solve = factored(B, self.scale * W[rows])
+
+        def direction(R: np.ndarray) -> np.ndarray:
+            X = R.copy()
+            right = R[rows] / root
+            moved = flat[R[flat].any(axis=1)]
+            if len(moved):
+                right -= root * (self.K[np.ix_(rows, moved)] @ R[moved])
+            X[rows] = root * solve(right)
+            return X
+
+        return direction
+
+    def coupled(self, D: np.ndarray) -> Solve:
+        # Rasmussen and Williams, algorithm 3.3, in a form that does not cancel: with
+        # E_k = (D_k^-1 + K)^-1 and rows of R that sum to zero the step is
+        # X_k = E_k (R_k / D_k - mu), where mu makes the rows of X sum to zero.
+        n, c = D.shape
+        roots = np.sqrt(D)
+        total = np.zeros((n, n))
+        solves = []
+        eye = np.eye(n)
+        for k in range(c):
+            root = roots[:, k, None]
+            B = self.K * root
+            B *= root.T
+            np.einsum("ii->i", B)[:] += 1.0
+            solve = factored(B, self.scale * D[:, k])
+            solves.append(solve)
+            inverse = solve(eye)
+            inverse *= root
+            inverse *= root.T
+            total += inverse
+        tiny = np.finfo(float).eps * max(float(np.diagonal(total).max()), np.finfo(float).tiny)
+        balance = factored(total, tiny)
+
+        def direction(R: np.ndarray) -> np.ndarray:
+            T = R / roots
+            X = np.column_stack([roots[:, k] * solves[k](T[:, k]) for k in range(c)])
+            mu = balance(X.sum(axis=1))
+            for k in range(c):
+                X[:, k] -= roots[:, k] * solves[k](roots[:, k] * mu)
+            return X - D * (X.sum(axis=1) / D.sum(axis=1))[:, None]
+
+        return direction
+
+    def face(self, support: np.ndarray, tau: float) -> Solve:
+        # A face is {rows sum to zero, zero off the support}, with basis e_k - e_ref row by row.
+        # The step keeps the part of R off the face, S, and adds X on it such that
+        # X/tau + KX = R/tau - KS along the face.
+        rows, classes, refs = face_basis(support)
+        mask = support.astype(np.float64)
+        if len(rows) > MAX_DENSE:
+            return self._face_by_gradients(mask, tau)
+        c = support.shape[1]
+        E = np.zeros((len(rows), c))
+        E[np.arange(len(rows)), classes] = 1.0
+        E[np.arange(len(rows)), refs] = -1.0
+        M = self.K[np.ix_(rows, rows)]
+        M[rows[:, None] == rows] += 1.0 / tau
+        M *= E @ E.T
+        solve = factored(M, self.scale)
+
+        def direction(R: np.ndarray) -> np.ndarray:
+            X = R - simplex_curvature(mask, R)
+            x = solve(np.sum(E * (R / tau - self.scores(X))[rows], axis=1))
+            np.add.at(X, (rows, classes), x)
+            np.subtract.at(X, (rows, refs), x)
+            return X
+
+        return direction
+
+    def _face_by_gradients(self, mask: np.ndarray, tau: float) -> Solve:
+        def direction(R: np.ndarray) -> np.ndarray:
+            S = R - simplex_curvature(mask, R)
+            return S + conjugate_gradients(
+                lambda P: P / tau + simplex_curvature(mask, self.K @ P),
+                simplex_curvature(mask, R / tau - self.K @ S),
+            )
+
+        return direction
+
+    def evaluate(self, V: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
+        F = self.K @ A
+        norm = float(np.vdot(A, F))
+        if norm < -1e-8 * self.scale * float(np.abs(A).sum()) ** 2 / max(len(A), 1):
+            raise IndefiniteKernelError
+        return A, F, norm, norm
+
+
+class FeatureSpace(Space):
+    """The space of features ``Z`` (n, k); a Newton system costs O(n k^2 + k^3)."""
+
+    explicit = True
+
+    def __init__(self, Z: np.ndarray):
+        self.Z = Z
+        self.diagonal = np.einsum("ij,ij->i", Z, Z)
+        self.scale = float(self.diagonal.max(initial=0.0)) or 1.0
+
+    def scores(self, V: np.ndarray) -> np.ndarray:
+        return self.Z @ V
+
+    def pull(self, A: np.ndarray) -> np.ndarray:
+        return self.Z.T @ A
+
+    def pair(self, R: np.ndarray, D: np.ndarray, G: np.ndarray) -> float:
+        return float(np.vdot(R, D))
+
+    def curved(self, W: np.ndarray) -> Solve:
+        rows = np.flatnonzero(1e-30 * W.max(initial=0.0) < W)
+        Z = (self.Z if len(rows) == len(W) else self.Z[rows]) * np.sqrt(W[rows])[:, None]
+        if len(rows) < Z.shape[1]:
+            small = Z @ Z.T
+            np.einsum("ii->i", small)[:] += 1.0
+            solve_small = factored(small, float(np.diagonal(small).max(initial=0.0)))
+            return lambda R: R - Z.T @ solve_small(Z @ R)
+        M = Z.T @ Z
+        np.einsum("ii->i", M)[:] += 1.0
+        return factored(M, float(np.diagonal(M).max()))
+
+    def coupled(self, D: np.ndarray) -> Solve:
+        k, c = self.Z.shape[1], D.shape[1]
+        total = D.sum(axis=1)
+        rows = np.flatnonzero((total > 0) & (np.count_nonzero(D, axis=1) > 1))
+        Z, D, total = self.Z[rows], D[rows], total[rows]
+        if k * c > MAX_DENSE:
+            return lambda R: conjugate_gradients(lambda P: P + Z.T @ simplex_curvature(D, Z @ P), R)
+        M = np.zeros((c, k, c, k))
+        for i in range(c):
+            M[i, :, i, :] += (Z * D[:, i, None]).T @ Z + np.eye(k)
+            for j in range(i + 1):
+                block = (Z * (D[:, i] * D[:, j] / total)[:, None]).T @ Z
+                M[i, :, j, :] -= block
+                if j < i:
+                    M[j, :, i, :] -= block
+        M = M.reshape(c * k, c * k)
+        solve = factored(M, float(np.diagonal(M).max()))
+        return lambda R: solve(R.T.ravel()).reshape(c, k).T
+
+    def face(self, support: np.ndarray, tau: float) -> Solve:
+        return self.coupled(tau * support.astype(np.float64))
+
+    def evaluate(self, V: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
+        return V, self.Z @ V, float(np.vdot(V, V)), float(np.sum((self.Z.T @ A) ** 2))
+
+
+def face_basis(support: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return rows, classes and reference classes of the directions ``e_k - e_ref`` of a face.
+
+    ``ref`` is the first supported class of its row; a row with s supported classes gives s - 1
+    directions.
+    """
+    first = support.argmax(axis=1)
+    others = support.copy()
+    others[np.arange(len(support)), first] = False
+    rows, classes = np.nonzero(others)
+    return rows, classes, first[rows]

@@ -1,0 +1,2 @@
+def load(path): raise RuntimeError
+def save(m, path): raise RuntimeError

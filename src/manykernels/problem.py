@@ -1,0 +1,191 @@
+"""What a solver is given and what it returns: frozen records without behaviour of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .families.base import Family, Members
+
+if TYPE_CHECKING:
+    from .combination import Combination
+    from .losses import Loss
+    from .predictors import Predictor
+
+GAP_KINDS = ("exact", "estimate", "lower_bound", "none")
+
+
+def nu_of(p: float) -> float:
+    """Return ν = p/(2 - p), the norm of the kernel weights that belongs to p."""
+    return np.inf if p == 2 else p / (2 - p)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scales ρ_i of the members of a family, computed when asked for.
+
+    Attributes
+    ----------
+    family : Family
+    how : {"trace", "base", None} or array
+        ``"trace"``: ρ_i² is the mean of κ_i(x_t, x_t) over the training rows; ``"base"``: the product of
+        the base kernels' means; None: 1; an array: one ρ_i per member of a finite family.
+    X : rows the means are taken over
+    sample_weight : array
+    base : array or None
+        The base kernels' means, for ``"base"``.
+    """
+
+    family: Family
+    how: Any
+    X: Any = field(repr=False)
+    sample_weight: np.ndarray = field(repr=False)
+    base: np.ndarray | None = field(default=None, repr=False)
+
+    @classmethod
+    def fit(cls, family: Family, X, how, sample_weight=None) -> Scale:
+        """Check `how` and compute what all members share."""
+        if sample_weight is None:
+            sample_weight = np.ones(X.shape[0])
+        if isinstance(how, str) and how not in ("trace", "base"):
+            raise ValueError(
+                f"normalize is {how!r}; use 'auto', 'trace', 'base', None, or one number per kernel."
+            )
+        if how is not None and not isinstance(how, str):
+            how = np.asarray(how, dtype=float)
+            if how.ndim != 1 or len(how) != family.size() or not (np.isfinite(how) & (how > 0)).all():
+                raise ValueError(
+                    f"normalize must hold one positive number for each of the {family.size()} kernels."
+                )
+        base = None
+        if isinstance(how, str) and how == "base":
+            if not family.factorises:
+                raise ValueError(
+                    f"normalize='base' needs a family of products, but kernels is {family!r:.80}; "
+                    "use 'trace' or None."
+                )
+            base = family.base_scale(X, sample_weight)
+        return cls(family, how, X, sample_weight, base)
+
+    def rho_sq(self, members: Members, p: float) -> np.ndarray:
+        """Return ρ_i² of the members for the norm p; 0 marks a member that vanishes on the rows."""
+        if self.how is None:
+            scale = np.ones(len(members))
+        elif isinstance(self.how, np.ndarray):
+            scale = self.how[np.asarray(members, dtype=int)] ** 2
+        elif self.how == "base":
+            assert self.base is not None
+            scale = self.family.factor_scale(self.base, members)
+        else:
+            scale = self.family.mean_diag(self.X, members, self.sample_weight)
+        return scale * self.family.penalty(members, nu_of(p))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows, targets and everything that defines the objective, except p, which is the solver's.
+
+    minimise (1/n) Σ_t s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²], λ = 1/(C n).
+
+    Attributes
+    ----------
+    X : rows, (n, d), or a stack (n, n, m) for precomputed kernels
+    Y : (n, c) encoded targets
+    family : Family, resolved
+    scale : Scale
+    loss : Loss
+    C : float
+    sample_weight : (n,)
+    """
+
+    X: Any
+    Y: np.ndarray
+    family: Family
+    scale: Scale
+    loss: Loss
+    C: float = 1.0
+    sample_weight: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.sample_weight is None:
+            object.__setattr__(self, "sample_weight", np.ones(self.n_rows))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows n."""
+        return self.Y.shape[0]
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs c."""
+        return self.Y.shape[1]
+
+    def rows(self, part: slice) -> Problem:
+        """Return the same problem on some of the rows; the scale stays."""
+        assert self.sample_weight is not None
+        return replace(self, X=self.X[part], Y=self.Y[part], sample_weight=self.sample_weight[part])
+
+    def batches(self, size: int) -> Iterator[Problem]:
+        """Yield the problem in batches of rows, in order."""
+        for first in range(0, self.n_rows, size):
+            yield self.rows(slice(first, first + size))
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What happened, one entry per iteration.
+
+    Attributes
+    ----------
+    objective, gap, seconds : tuple of float
+        P at the iterate, its duality gap, and the time since the start.
+    n_kernels : tuple of int
+        Kernels with weight.
+    extra : dict of str to tuple
+        Anything else the solver reports.
+    """
+
+    objective: tuple[float, ...] = ()
+    gap: tuple[float, ...] = ()
+    seconds: tuple[float, ...] = ()
+    n_kernels: tuple[int, ...] = ()
+    extra: dict[str, tuple] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.objective)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What every solver returns.
+
+    Attributes
+    ----------
+    predictor : Predictor
+    combination : Combination
+    objective : float
+        P at the returned predictor.
+    gap : float
+        The certificate, P - D; see `gap_kind`.
+    gap_kind : {"exact", "estimate", "lower_bound", "none"}
+    n_iter : int
+    converged : bool
+    trace : Trace
+    dual_coef : (n, c) array or None
+        A, where there is one.
+    intercept : (c,) array
+    """
+
+    predictor: Predictor
+    combination: Combination
+    objective: float
+    gap: float
+    gap_kind: str
+    n_iter: int
+    converged: bool
+    trace: Trace
+    dual_coef: np.ndarray | None
+    intercept: np.ndarray

@@ -1,0 +1,94 @@
+"""The baselines that must be beaten: all kernels alike, and the best single kernel."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from ..combination import Combination
+from ..families.base import Enumerable
+from ..families.finite import Finite
+from ..problem import Problem
+from .base import Solver, TwoStageSolver, _Log, result_of
+from .workspace import Workspace
+
+#: Families up to this size are listed, so that the table shows every kernel; larger ones use a closed form.
+LISTED = 2000
+
+
+class Uniform(TwoStageSolver):
+    """Equal weights, the case p = 2: a plain sum of the scaled kernels.
+
+    minimise (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) (Σ_i ρ_i² ‖w_i‖² + ‖b‖²).
+
+    Any loss. Needs a family that can be listed; on Products with ``normalize="base"`` the sum of all
+    members, however many, has a closed form of cost O(n² r D)
+    (:class:`~manykernels.families.products.ProductSum`).
+
+    Attributes
+    ----------
+    p : float
+        2, the norm of the objective.
+    """
+
+    requires = (Enumerable,)
+    prefers_base_scale = True
+    p = 2.0
+
+    def learn(self, problem: Problem) -> Combination:
+        """Return the sum of all kernels over their squared scale."""
+        family: Any = problem.family
+        if family.size() > LISTED and problem.scale.base is not None:
+            total = family.total(problem.scale.base)
+            if total is not None:
+                one = Finite([total]).resolve(problem.X.shape[1])
+                return Combination(one, [0], np.ones(1), np.ones(1))
+        members = family.members()
+        rho_sq = problem.scale.rho_sq(members, self.p)
+        weights = np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
+        return Combination(family, members, weights, np.sqrt(rho_sq))
+
+
+class Single(Solver):
+    """The best single kernel, by the objective.
+
+    minimise over i and f in H_i:  (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) (ρ_i² ‖f‖² + ‖b‖²).
+
+    One machine per kernel, O(m) machines; any loss; needs a family that can be listed. The gap reported is
+    that of the convex problem with p = 1 over all kernels: what a combination could still gain.
+
+    Parameters
+    ----------
+    tol : float
+        Relative gap below which the single kernel counts as optimal among all combinations.
+
+    Attributes
+    ----------
+    p : float
+        1, the norm of the gap.
+    """
+
+    requires = (Enumerable,)
+    p = 1.0
+
+    def __init__(self, tol=1e-3):
+        self.tol = tol
+
+    def solve(self, problem, init=None, on_iteration=None):
+        """Fit every kernel alone and keep the best."""
+        log = _Log(on_iteration, time.perf_counter())
+        work = Workspace.over_all(problem, self.p)
+        best = None
+        for i in np.flatnonzero(work.alive):
+            theta = np.zeros(work.n_members)
+            theta[i] = 1.0
+            iterate = work.evaluate(theta)
+            if best is None or iterate.objective < best.objective:
+                best = iterate
+            if log(iterate):
+                break
+        assert best is not None
+        converged = best.gap <= self.tol * best.objective
+        return result_of(work, best, log.trace(), n_iter=len(log), converged=converged)

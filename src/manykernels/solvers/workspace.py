@@ -1,0 +1,170 @@
+"""The inner problem of every batch solver: from kernel weights to a certified iterate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..certificates import certificate, mean_loss, penalties
+from ..combination import Combination
+from ..families.base import Family
+from ..machines import Fit, solve_dual, solve_primal
+from ..predictors import Dual, Predictor, Primal
+from ..problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """The predictor that is optimal for given kernel weights, and its certificate.
+
+    Attributes
+    ----------
+    theta : (m,) array
+    A : (n, c) dual coefficients, dual feasible
+    W : (k, c) coefficients of explicit features, or None
+    intercept : (c,) array
+    g : (m,) array, tr(AᵀK_iA)/ρ_i²; the gradient of J is -(λ/2) g
+    u : (m,) array, ρ_i‖w_i‖
+    value : float, J(theta)
+    objective, dual : float, P and D
+    """
+
+    theta: np.ndarray
+    A: np.ndarray
+    W: np.ndarray | None
+    intercept: np.ndarray
+    g: np.ndarray
+    u: np.ndarray
+    value: float
+    objective: float
+    dual: float
+
+    @property
+    def gap(self) -> float:
+        """Return P - D, never below zero by more than rounding."""
+        return self.objective - self.dual
+
+
+class Workspace:
+    """Members bound to the rows of a problem; evaluates J and its gradient, warm-started.
+
+    Parameters
+    ----------
+    problem : Problem
+    family, members, rho_sq :
+        The kernels; a ρ of 0 marks a member that is dropped.
+    p : float or None
+        The norm of the certificate; None when the kernel is fixed, as in two-stage solvers.
+    """
+
+    def __init__(self, problem: Problem, family: Family, members: Sequence[Any], rho_sq, p: float | None):
+        self.problem = problem
+        self.family = family
+        self.members = members
+        self.rho_sq = np.asarray(rho_sq, dtype=float)
+        self.alive = self.rho_sq > 0
+        if not self.alive.any():
+            raise ValueError(
+                "kernels: every kernel vanishes on the training rows; check that X is not all zeros."
+            )
+        self.p = p
+        self.bank = family.bank(problem.X, members)
+        self.lam = 1.0 / (problem.C * problem.n_rows)
+        self._last: Fit | None = None
+
+    @classmethod
+    def over_all(cls, problem: Problem, p: float) -> Workspace:
+        """Bind every member of the problem's family."""
+        family: Any = problem.family
+        members = family.members()
+        return cls(problem, family, members, problem.scale.rho_sq(members, p), p)
+
+    @property
+    def n_members(self) -> int:
+        """Number of members m."""
+        return len(self.members)
+
+    def start_value(self) -> float:
+        """Return P at f = 0."""
+        pb = self.problem
+        return mean_loss(pb.loss, pb.Y, np.zeros(pb.Y.shape), pb.sample_weight)
+
+    def weights(self, theta) -> np.ndarray:
+        """Return θ_i/ρ_i²."""
+        return np.divide(theta, self.rho_sq, out=np.zeros(self.n_members), where=self.alive)
+
+    def evaluate(self, theta) -> Iterate:
+        """Solve the machine at θ, then compute g and the certificate.
+
+        One pass over the kernels for the Gram matrix, the machine, one pass for g; with explicit features
+        narrower than n, products with Φ instead.
+        """
+        theta = np.where(self.alive, theta, 0.0)
+        weights = self.weights(theta)
+        columns = self.bank.n_columns(weights)
+        if columns is not None and columns + 1 < self.problem.n_rows:
+            A, F, W, b, norms_sq = self._primal(weights)
+        else:
+            A, F = self._dual(weights)
+            W, b, norms_sq = None, A.sum(axis=0), None
+        forms = self.bank.quad_forms(A)
+        g = np.divide(forms, self.rho_sq, out=np.zeros(self.n_members), where=self.alive)
+        u = theta * np.sqrt(g) if norms_sq is None else np.sqrt(self.rho_sq * norms_sq)
+        return self._certified(theta, A, F, W, b, g, u)
+
+    def _dual(self, weights):
+        pb = self.problem
+        K = self.bank.gram(weights)
+        K += 1.0  # the intercept: a constant kernel of weight 1
+        fit = solve_dual(K, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
+        self._last = fit
+        return fit.A, fit.F
+
+    def _primal(self, weights):
+        pb = self.problem
+        phi, owner = self.bank.features(weights)
+        root = np.sqrt(weights[owner])
+        Z = np.empty((pb.n_rows, len(owner) + 1))
+        np.multiply(phi, root, out=Z[:, :-1])
+        Z[:, -1] = 1.0
+        fit = solve_primal(Z, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
+        self._last = fit
+        W = fit.W[:-1] * root[:, None]
+        norms_sq = np.bincount(owner, weights=np.square(W).sum(axis=1), minlength=self.n_members)
+        return fit.A, fit.F, W, fit.W[-1], norms_sq
+
+    def _certified(self, theta, A, F, W, b, g, u) -> Iterate:
+        pb = self.problem
+        fixed = float(np.sum(np.divide(u**2, theta, out=np.zeros_like(u), where=theta > 0)))
+        if self.p is None:
+            penalty, dual_penalty = fixed, float(theta @ g)
+        else:
+            penalty, dual_penalty = penalties(u, g, self.p)
+        bounds = certificate(
+            pb.loss,
+            pb.Y,
+            F,
+            A,
+            pb.C,
+            pb.sample_weight,
+            penalty=penalty,
+            dual_penalty=dual_penalty,
+            intercept=b,
+        )
+        value = bounds.primal + self.lam / 2 * (fixed - penalty)
+        return Iterate(theta, A, W, b, g, u, value, bounds.primal, bounds.dual)
+
+    def combination(self, iterate: Iterate) -> Combination:
+        """Return the kernel of an iterate."""
+        return Combination(
+            self.family, self.members, self.weights(iterate.theta), np.sqrt(self.rho_sq), iterate.u
+        )
+
+    def predictor(self, iterate: Iterate, combination: Combination) -> Predictor:
+        """Return the predictor of an iterate."""
+        if iterate.W is not None:
+            return Primal(combination, iterate.W, iterate.intercept)
+        return Dual.from_training(combination, self.problem.X, iterate.A, iterate.intercept)

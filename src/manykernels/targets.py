@@ -1,0 +1,34 @@
+"""Targets: from labels or numbers to the n × c matrix Y that solvers see, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .losses import Loss
+
+
+def encode_classes(codes: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
+    """Return Y for class numbers: one-hot for coupled losses, -1/+1 otherwise (one column for two classes)."""
+    if loss.multiclass:
+        return np.eye(n_classes)[codes]
+    if n_classes == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return 2.0 * np.eye(n_classes)[codes] - 1.0
+
+
+def decision(F: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return scores in scikit-learn's shape: (n,) for two classes, else (n, n_classes)."""
+    if n_classes > 2:
+        return F
+    return F[:, 0] if F.shape[1] == 1 else F[:, 1] - F[:, 0]
+
+
+def probabilities(F: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
+    """Return class probabilities; one-vs-rest ones are scaled to sum to one."""
+    P = loss.probabilities(F)
+    if loss.multiclass:
+        return P
+    if n_classes == 2:
+        return np.column_stack([1.0 - P[:, 0], P[:, 0]])
+    total = P.sum(axis=1, keepdims=True)
+    return np.divide(P, total, out=np.full_like(P, 1.0 / n_classes), where=total > 0)

@@ -1,0 +1,189 @@
+"""Every loss through the same contract."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from manykernels.losses import LOSSES, Hinge, Squared, get_loss
+from manykernels.losses.base import project_coupled, project_simplex
+
+NAMES = list(LOSSES)
+SMOOTH = [name for name, loss in LOSSES.items() if loss.smooth]
+
+
+def targets(loss, n, c, rng):
+    if loss.multiclass:
+        return np.eye(c)[rng.integers(0, c, n)]
+    if loss.regression:
+        return rng.normal(size=(n, c))
+    return rng.choice([-1.0, 1.0], size=(n, c))
+
+
+def case(name, seed=0, n=30, c=3, size=2.0):
+    rng = np.random.default_rng(seed)
+    loss = get_loss(name)
+    return loss, targets(loss, n, c, rng), size * rng.normal(size=(n, c)), rng
+
+
+scores = arrays(np.float64, (4, 3), elements=st.floats(-20, 20))
+seeds = st.integers(0, 50)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_is_the_numeric_derivative(name):
+    loss, Y, F, _ = case(name)
+    h = 1e-6
+    for k in range(F.shape[1]):
+        E = np.zeros_like(F)
+        E[:, k] = h
+        numeric = (loss.value(Y, F + E) - loss.value(Y, F - E)) / (2 * h)
+        np.testing.assert_allclose(loss.gradient(Y, F)[:, k], numeric, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40, deadline=None)
+@given(F=scores, U=scores, seed=seeds)
+def test_fenchel_young_inequality(name, F, U, seed):
+    loss = get_loss(name)
+    Y = targets(loss, *F.shape, np.random.default_rng(seed))
+    U = loss.feasible(Y, U)
+    total = loss.value(Y, F) + loss.conjugate(Y, U)
+    assert np.all(total >= np.sum(U * F, axis=1) - 1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40, deadline=None)
+@given(F=scores, seed=seeds)
+def test_fenchel_young_equality_at_the_gradient(name, F, seed):
+    loss = get_loss(name)
+    Y = targets(loss, *F.shape, np.random.default_rng(seed))
+    U = loss.gradient(Y, F)
+    total = loss.value(Y, F) + loss.conjugate(Y, U)
+    np.testing.assert_allclose(total, np.sum(U * F, axis=1), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40, deadline=None)
+@given(F=scores, G=scores, share=st.floats(0, 1), seed=seeds)
+def test_value_is_convex(name, F, G, share, seed):
+    loss = get_loss(name)
+    Y = targets(loss, *F.shape, np.random.default_rng(seed))
+    between = loss.value(Y, share * F + (1 - share) * G)
+    assert np.all(between <= share * loss.value(Y, F) + (1 - share) * loss.value(Y, G) + 1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40, deadline=None)
+@given(U=scores, seed=seeds)
+def test_feasible_points_have_a_finite_conjugate_and_stay(name, U, seed):
+    loss = get_loss(name)
+    Y = targets(loss, *U.shape, np.random.default_rng(seed))
+    P = loss.feasible(Y, U)
+    assert np.all(np.isfinite(loss.conjugate(Y, P)))
+    np.testing.assert_allclose(loss.feasible(Y, P), P, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "squared"])
+def test_conjugate_is_infinite_outside_its_domain(name):
+    loss, Y, _, _ = case(name)
+    outside = Y.copy() if not loss.multiclass else np.ones_like(Y)
+    assert np.all(np.isinf(loss.conjugate(Y, outside)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_extreme_scores_stay_finite(name):
+    loss, Y, _, _ = case(name, n=4)
+    for size in (1e3, 1e100, -1e100):
+        F = size * np.array([[1.0, -1.0, 0.0]] * 4)
+        assert np.all(np.isfinite(loss.value(Y, F)))
+        assert np.all(np.isfinite(loss.gradient(Y, F)))
+    assert np.all(np.isfinite(loss.value(Y, np.zeros((4, 3)))))
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax"])
+def test_confident_rows_keep_their_tiny_loss(name):
+    loss = get_loss(name)
+    Y = np.array([[1.0, 0.0]]) if loss.multiclass else np.array([[1.0]])
+    F = np.array([[50.0, 0.0]]) if loss.multiclass else np.array([[50.0]])
+    assert loss.value(Y, F)[0] == pytest.approx(np.exp(-50.0), rel=1e-10)
+    assert -loss.gradient(Y, F)[0, 0] == pytest.approx(np.exp(-50.0), rel=1e-10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_pickle_and_equal_their_kind(name):
+    loss = get_loss(name)
+    again = pickle.loads(pickle.dumps(loss))
+    assert again == loss and hash(again) == hash(loss)
+    assert all((loss == get_loss(other)) is (other == name) for other in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_read_only_and_memory_mapped_arrays_are_accepted(name, tmp_path):
+    loss, Y, F, _ = case(name)
+    expected = [loss.value(Y, F), loss.gradient(Y, F), loss.conjugate(Y, F), loss.feasible(Y, F)]
+    mapped = []
+    for label, array in (("Y", Y), ("F", F)):
+        np.save(tmp_path / f"{label}.npy", array)
+        mapped.append(np.load(tmp_path / f"{label}.npy", mmap_mode="r"))
+    for method, value in zip(("value", "gradient", "conjugate", "feasible"), expected, strict=True):
+        np.testing.assert_array_equal(getattr(loss, method)(*mapped), value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_flags_agree_with_behaviour(name):
+    loss, Y, F, _ = case(name)
+    if loss.probabilistic:
+        P = loss.probabilities(F)
+        assert np.all((P >= 0) & (P <= 1))
+        if loss.multiclass:
+            np.testing.assert_allclose(P.sum(axis=1), 1.0)
+    else:
+        with pytest.raises(AttributeError, match="no probabilities"):
+            loss.probabilities(F)
+    if not loss.multiclass:
+        each = sum(loss.value(Y[:, [k]], F[:, [k]]) for k in range(3))
+        np.testing.assert_allclose(loss.value(Y, F), each)
+
+
+def test_codes_are_distinct():
+    assert len({loss.code for loss in LOSSES.values()}) == len(LOSSES)
+
+
+def test_get_loss_takes_names_and_instances():
+    assert get_loss("hinge") == Hinge()
+    loss = Squared()
+    assert get_loss(loss) is loss
+
+
+@pytest.mark.parametrize("wrong", ["hinges", 3, None])
+def test_an_unknown_loss_is_named_with_the_options(wrong):
+    with pytest.raises(ValueError, match=r"loss=.*is not a loss; choose one of 'squared'.*softmax"):
+        get_loss(wrong)
+
+
+@settings(max_examples=60, deadline=None)
+@given(Q=scores, radius=st.floats(1e-3, 100))
+def test_simplex_projection_satisfies_its_variational_inequality(Q, radius):
+    P = project_simplex(Q, radius)
+    np.testing.assert_allclose(P.sum(axis=1), radius, rtol=1e-10)
+    assert np.all(P >= 0)
+    best_vertex = radius * np.max(Q - P, axis=1)
+    assert np.all(best_vertex <= np.sum((Q - P) * P, axis=1) + 1e-8 * (1 + radius) ** 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(A=scores, radius=st.floats(1e-3, 100), seed=seeds)
+def test_coupled_projection_is_the_simplex_projection(A, radius, seed):
+    Y = np.eye(3)[np.random.default_rng(seed).integers(0, 3, 4)]
+    expected = radius * Y - project_simplex(radius * Y - A, radius)
+    np.testing.assert_allclose(project_coupled(Y, A, radius), expected, atol=1e-11)
+
+
+def test_coupled_projection_keeps_small_rows_against_a_huge_radius():
+    Y = np.array([[1.0, 0.0, 0.0]])
+    A = np.array([[3e-6, -1e-6, -2e-6]])
+    np.testing.assert_allclose(project_coupled(Y, A, 1e12), A, rtol=1e-14)
