@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from problems import problem
 
-from manykernels._numba.crammer_singer import greedy_rows, project_row, sweep_rows
+from manykernels._numba.crammer_singer import greedy_rows, project_row, project_rows, sweep_rows
 from manykernels._numba.hinge import greedy_hinge, sweep_hinge
-from manykernels.losses.base import project_simplex
+from manykernels.losses.base import project_coupled, project_simplex
 
 
 def orders(n, sweeps):
@@ -83,13 +83,24 @@ def test_project_row():
         np.testing.assert_allclose(q, expected, atol=1e-13)
 
 
+@pytest.mark.parametrize("c", [2, 5])
+def test_project_rows(c):
+    rng = np.random.default_rng(0)
+    Y = np.eye(c)[rng.integers(0, c, 300)]
+    A, U = 3 * rng.normal(size=(300, c)), rng.exponential(size=300)
+    A[:3], U[3:6] = 0.0, 1e12
+    A[200:] = project_coupled(Y[200:], A[200:], U[200:])
+    expected = project_coupled(Y, A, U)
+    np.testing.assert_allclose(project_rows(Y.argmax(axis=1), A, U), expected, atol=1e-13)
+
+
 @pytest.mark.parametrize("steps", [1, 7, 60])
 def test_greedy_rows(steps):
     K, _, Y, _ = problem("max_hinge", 3)
     U = np.full(len(Y), 2.0)
     Q, G = U[:, None] * Y, 1.0 - Y
     twin = Q.copy()
-    taken = greedy_rows(K, Y.argmax(axis=1), U, Q, G, steps, 1e-6)
+    taken = greedy_rows(K, U, Q, G, steps, 1e-6)
     for _ in range(taken):
         margins = K @ (U[:, None] * Y - twin) + 1 - Y
         i = np.argmax(violations(twin, margins))

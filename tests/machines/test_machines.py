@@ -262,3 +262,11 @@ def test_many_rows_few_columns(loss):
     Y = targets(loss, Z @ rng.normal(size=(9, c)) + rng.normal(size=(n, c)))
     fit = solve_primal(Z, Y, loss, 1.0)
     assert fit.gap <= 1e-9
+
+
+def test_a_nearly_separable_squared_hinge_machine_with_many_columns():
+    rng = np.random.default_rng(0)
+    Z = np.column_stack([rng.normal(size=(1500, 199)), np.ones(1500)])
+    Y = np.sign(Z @ rng.normal(size=(200, 1)) + 2 * rng.normal(size=(1500, 1)))
+    for C in (10.0, 1e3):
+        assert solve_primal(Z, Y, "squared_hinge", C).gap <= 1e-9

@@ -43,7 +43,52 @@ def project_row(q, radius, support):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def greedy_rows(K, labels, U, Q, G, max_steps, tol):  # type: ignore[no-untyped-def]
+def project_rows(labels, A, U):  # type: ignore[no-untyped-def]
+    """Project each row on ``{U y - q: q >= 0, sum(q) = U}``; see ``losses.base.project_coupled``.
+
+    Costs O(n c^2) at worst and about O(n c) when few classes are tied.
+    """
+    n, c = A.shape
+    out = np.zeros((n, c))
+    excess = np.empty(c)
+    support = np.empty(c, dtype=np.bool_)
+    for t in range(n):
+        y = labels[t]
+        for k in range(c):
+            excess[k] = A[t, y] - A[t, k]
+            support[k] = k != y and excess[k] > 0.0
+        # Below its cap the right coefficient m solves sum_k max(excess_k - m, 0) = m.
+        while True:
+            total, count = 0.0, 0
+            for k in range(c):
+                if support[k]:
+                    total += excess[k]
+                    count += 1
+            m = total / (count + 1)
+            changed = False
+            for k in range(c):
+                if support[k] and excess[k] <= m:
+                    support[k] = False
+                    changed = True
+            if not changed:
+                break
+        total = 0.0
+        for k in range(c):
+            if support[k]:
+                out[t, k] = m - excess[k]
+                total -= out[t, k]
+        if total >= U[t]:
+            excess[y] = -np.inf
+            project_row(excess, U[t], support)
+            for k in range(c):
+                out[t, k] = -excess[k]
+            total = U[t]
+        out[t, y] = total
+    return out
+
+
+@njit(cache=True)
+def greedy_rows(K, U, Q, G, max_steps, tol):  # type: ignore[no-untyped-def]
     """Minimise over the row with the largest violation, until none exceeds ``tol``.
 
     ``Q`` (n, c) and the margins ``G`` (n, c) are updated in place. The violation of a row is the

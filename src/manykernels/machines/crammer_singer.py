@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._numba.crammer_singer import greedy_rows, sweep_rows
+from .._numba.crammer_singer import greedy_rows, project_rows, sweep_rows
 from ..losses import Loss
-from ..losses.base import project_coupled
 from .fit import Fit, certified
-from .newton import Polyhedral, proximal
+from .newton import Dual, proximal
 from .spaces import FeatureSpace, GramSpace, Solve, Space
 
 #: Sweeps of coordinate descent before Newton's method takes over.
@@ -30,7 +29,7 @@ def solve(
     multi-class linear SVMs", KDD 2008.
     """
     box = problem(space, Y, U)
-    A = box.project(A)
+    A = box.project(A, 0.0)
     sweeps = descend(space, Y, U, A)
     state, A = proximal(space, A, space.pull(A), box, tol, bound=float(U.max()))
     return certified(space, state.V, A, Y, loss, U, state.n_iter + sweeps)
@@ -43,7 +42,7 @@ def descend(space: Space, Y: np.ndarray, U: np.ndarray, A: np.ndarray) -> int:
     Q = np.ascontiguousarray(U[:, None] * Y - A)
     if isinstance(space, GramSpace):
         G = np.ascontiguousarray(space.scores(A) + 1.0 - Y)
-        steps = greedy_rows(space.K, labels, U, Q, G, SWEEPS * n, 1e-3)
+        steps = greedy_rows(space.K, U, Q, G, SWEEPS * n, 1e-3)
         sweeps = -(-steps // n)
     else:
         assert isinstance(space, FeatureSpace)
@@ -56,15 +55,18 @@ def descend(space: Space, Y: np.ndarray, U: np.ndarray, A: np.ndarray) -> int:
     return int(sweeps)
 
 
-def problem(space: Space, Y: np.ndarray, U: np.ndarray) -> Polyhedral:
+def problem(space: Space, Y: np.ndarray, U: np.ndarray) -> Dual:
     """Return the set ``{U y - q: q >= 0, sum(q) = U}`` and its Newton systems."""
-    right, top = Y > 0.5, U[:, None]
+    right, top, labels = Y > 0.5, U[:, None], Y.argmax(axis=1)
+
+    def project(A: np.ndarray, step: float) -> np.ndarray:
+        return np.asarray(project_rows(labels, A, U))
 
     def curvature(A: np.ndarray, tau: float) -> Solve:
         return space.face(np.where(right, top > A, A < 0.0), tau)
 
-    return Polyhedral(
+    return Dual(
         pull=lambda F: Y - 1.0 - F,
-        project=lambda A: project_coupled(Y, A, U),
+        project=project,
         curvature=curvature,
     )

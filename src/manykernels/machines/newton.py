@@ -126,30 +126,29 @@ def _line_search(
 
 
 @dataclass(frozen=True)
-class Polyhedral:
-    """A piecewise linear loss, as the proximal loop sees it.
+class Dual:
+    """A dual objective ``-tr(A'KA)/2 - h(A)``, as the proximal loop sees it.
 
     Attributes
     ----------
     pull : callable
-        ``F -> `` the direction in which the dual coefficients want to move, minus the gradient of
-        the dual at scores F.
+        ``F -> `` minus the gradient at scores ``F = KA`` of the smooth part, K's and h's.
     project : callable
-        Projects dual coefficients on the feasible set.
+        ``(A, step) -> `` the proximal map of step times the rest of h: a projection on the feasible
+        set, for the piecewise linear losses.
     curvature : callable
-        ``(A, tau) -> solver``: the Newton system where ``A`` is an image of the projection and
-        tau the length of the proximal step.
+        ``(A, step) -> solver`` of the Newton system where ``A`` is an image of ``project``.
     """
 
     pull: Response
-    project: Response
+    project: Callable[[np.ndarray, float], np.ndarray]
     curvature: Callable[[np.ndarray, float], Solve]
 
 
 def proximal(
-    space: Space, A: np.ndarray, V: np.ndarray, problem: Polyhedral, tol: float, bound: float
+    space: Space, A: np.ndarray, V: np.ndarray, problem: Dual, tol: float, bound: float
 ) -> tuple[State, np.ndarray]:
-    """Solve a machine with a piecewise linear loss by proximal steps on its dual.
+    """Solve a machine whose loss has kinks by proximal steps on its dual.
 
     A step maximises the dual minus ``||A - A_previous||^2 / (2 tau)``. Its primal is smooth, with
     response ``project(A_previous + tau pull(F))``, and Newton's method needs a few systems of the
@@ -184,7 +183,7 @@ def proximal(
         center = A
 
         def response(F: np.ndarray, center: np.ndarray = center, step: float = step) -> np.ndarray:
-            return problem.project(center + step * problem.pull(F))
+            return problem.project(center + step * problem.pull(F), step)
 
         def curvature(F: np.ndarray, A: np.ndarray, step: float = step) -> Solve:
             return problem.curvature(A, step)
@@ -198,11 +197,11 @@ def proximal(
         if space.explicit:
             A = response(state.F)
         else:
-            A = problem.project(state.V)
+            A = problem.project(state.V, 0.0)
             state = State(A, space.scores(A))
         # The natural residual in units of scores, and how far A and the predictor disagree,
         # which on features is rounding times the step.
-        moved = A - problem.project(A + unit * problem.pull(state.F))
+        moved = A - problem.project(A + unit * problem.pull(state.F), unit)
         natural = float(np.abs(moved).max(initial=0.0)) / unit
         apart = float(np.abs(space.pull(A) - state.V).max(initial=0.0)) * space.scale**0.5
         least_natural, before = min(natural, least_natural), least_natural

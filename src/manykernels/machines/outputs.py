@@ -8,10 +8,8 @@ import numpy as np
 
 from ..losses import Loss
 from .fit import Fit, certified
-from .newton import State, newton
-from .spaces import Space
-
-Response = Callable[[np.ndarray, np.ndarray], np.ndarray]
+from .newton import Dual, State, newton, proximal
+from .spaces import Solve, Space
 
 
 def solve_smooth(
@@ -22,8 +20,13 @@ def solve_smooth(
     V: np.ndarray,
     tol: float,
     weights: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
+    fallback: Callable[[np.ndarray], Dual] | None = None,
 ) -> Fit:
-    """Solve each output by Newton's method; ``weights(y, f, U)`` is the second derivative."""
+    """Solve each output by Newton's method.
+
+    ``weights(y, f, U)`` is the second derivative; ``fallback(y)`` the dual to hand to the proximal
+    loop when Newton's method finds too many kinks on its way.
+    """
     V = V.copy()
     A = np.empty(Y.shape)
     n_iter = 0
@@ -33,15 +36,22 @@ def solve_smooth(
         def response(F: np.ndarray, y: np.ndarray = y) -> np.ndarray:
             return -U[:, None] * loss.gradient(y, F)
 
-        state = newton(
-            space,
-            State(V[:, [j]], space.scores(V[:, [j]])),
-            response,
-            lambda F, A, y=y: space.curved(weights(y[:, 0], F[:, 0], U)),  # type: ignore[misc]
-            tol,
-        )
-        V[:, [j]], A[:, [j]] = state.V, response(state.F)
+        def curvature(F: np.ndarray, A: np.ndarray, y: np.ndarray = y) -> Solve:
+            return space.curved(weights(y[:, 0], F[:, 0], U))
+
+        state = State(V[:, [j]], space.scores(V[:, [j]]))
+        limit = 200 if fallback is None else 40
+        state = newton(space, state, response, curvature, tol, max_iter=limit)
         n_iter += state.n_iter
+        if fallback is not None and not state.converged:
+            dual = fallback(y)
+            a = np.zeros(y.shape)
+            bound = 2.0 * float(U.max())
+            state, a = proximal(space, a, space.pull(a), dual, tol, bound)
+            n_iter += state.n_iter
+            state = newton(space, state, response, curvature, tol, max_iter=limit)
+            n_iter += state.n_iter
+        V[:, [j]], A[:, [j]] = state.V, response(state.F)
     return better(space, V, A, Y, loss, U, n_iter)
 
 

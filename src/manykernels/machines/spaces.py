@@ -289,9 +289,9 @@ class FeatureSpace(Space):
             return lambda R: conjugate_gradients(lambda P: P + Z.T @ simplex_curvature(D, Z @ P), R)
         M = np.zeros((c, k, c, k))
         for i in range(c):
-            M[i, :, i, :] += (Z * D[:, i, None]).T @ Z + np.eye(k)
+            M[i, :, i, :] += _weighted_gram(Z, D[:, i]) + np.eye(k)
             for j in range(i + 1):
-                block = (Z * (D[:, i] * D[:, j] / total)[:, None]).T @ Z
+                block = _weighted_gram(Z, D[:, i] * D[:, j] / total)
                 M[i, :, j, :] -= block
                 if j < i:
                     M[j, :, i, :] -= block
@@ -304,6 +304,14 @@ class FeatureSpace(Space):
 
     def evaluate(self, V: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
         return V, self.Z @ V, float(np.vdot(V, V)), float(np.sum((self.Z.T @ A) ** 2))
+
+
+def _weighted_gram(Z: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """Return ``Z' diag(d) Z`` for d >= 0 from the rows where d is not zero."""
+    rows = np.flatnonzero(d)
+    part = (Z if 2 * len(rows) > len(d) else Z[rows]).copy()
+    part *= np.sqrt(d if 2 * len(rows) > len(d) else d[rows])[:, None]
+    return part.T @ part
 
 
 def face_basis(support: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

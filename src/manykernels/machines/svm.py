@@ -7,7 +7,7 @@ import numpy as np
 from .._numba.hinge import greedy_hinge, sweep_hinge
 from ..losses import Loss
 from .fit import Fit, certified
-from .newton import Polyhedral, proximal
+from .newton import Dual, proximal
 from .spaces import FeatureSpace, GramSpace, Solve, Space
 
 #: Sweeps of coordinate descent before Newton's method takes over.
@@ -52,7 +52,7 @@ def descend(space: Space, y: np.ndarray, U: np.ndarray, a: np.ndarray) -> int:
     return int(sweep_hinge(space.Z, y, U, space.diagonal, a, w, orders, 1e-3))
 
 
-def problem(space: Space, y: np.ndarray, U: np.ndarray) -> Polyhedral:
+def problem(space: Space, y: np.ndarray, U: np.ndarray) -> Dual:
     """Return the box ``0 <= y a <= U`` and its Newton systems."""
     y, top = y[:, None], U[:, None]
 
@@ -60,8 +60,8 @@ def problem(space: Space, y: np.ndarray, U: np.ndarray) -> Polyhedral:
         b = y * A
         return space.curved(np.where((b > 0.0) & (b < top), tau, 0.0)[:, 0])
 
-    return Polyhedral(
+    return Dual(
         pull=lambda F: y - F,
-        project=lambda A: y * np.clip(y * A, 0.0, top),
+        project=lambda A, step: y * np.clip(y * A, 0.0, top),
         curvature=curvature,
     )

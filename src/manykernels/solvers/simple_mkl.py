@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from .base import BatchSolver
-from .workspace import Iterate, Workspace
+
+#: Steps remembered by the quasi-Newton model.
+MEMORY = 12
+#: A kernel without weight is modelled as if it had this much, so that it can come in.
+ENTRY = 1e-3
 
 
 class SimpleMKL(BatchSolver):
@@ -13,9 +17,9 @@ class SimpleMKL(BatchSolver):
 
     minimise (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i ‖w_i‖)² + ‖b‖²].
 
-    Each iteration takes a descent direction in the simplex, walks along it as long as the objective falls,
-    dropping kernels whose weight reaches zero, and ends with a line search. With the max-hinge loss this is
-    multiclass MKL with weights shared by all classes (MC-MKL).
+    Each iteration moves the weights within the face of the simplex that descent stays in; kernels whose
+    weight reaches zero are dropped, and come back when their gradient says so. With the max-hinge loss this
+    is multiclass MKL with weights shared by all classes (MC-MKL).
 
     Every evaluation costs two passes over the kernels, O(m n²), and one warm-started machine.
 
@@ -28,8 +32,10 @@ class SimpleMKL(BatchSolver):
 
     Notes
     -----
-    Takes any loss, and families that can be listed. Departs from the reference in the line search, which uses
-    the derivative that every evaluation brings along, and in stopping on the duality gap alone.
+    Takes any loss, and families that can be listed. Departs from the reference in the metric: the reduced
+    gradient is taken in a quasi-Newton model (the curvature 2 g_i/θ_i of the fixed machine, corrected by
+    BFGS), which needs tens of evaluations where the plain one needs hundreds; in the line search, which
+    uses the derivative that every evaluation brings along; and in stopping on the duality gap alone.
 
     References
     ----------
@@ -47,88 +53,94 @@ class SimpleMKL(BatchSolver):
         theta = work.alive.astype(float) if init is None else np.where(work.alive, init, 0.0)
         current = work.evaluate(theta / theta.sum())
         yield current
+        model = _Model()
         while True:
-            direction = reduced_direction(current.theta, current.g, work.alive)
+            direction = model.direction(current.theta, current.g, work.alive)
             if not direction.any():
                 return
             moved = current
-            for trial in self._descend(work, current, direction):
+            for trial in _line_search(work, current, direction):
                 yield trial
+                model.learn(trial.theta - current.theta, current.g - trial.g)
                 if trial.value < moved.value:
                     moved = trial
             if moved is current:
-                return
+                if not model.pairs:
+                    return
+                model = _Model()
             current = moved
 
-    def _descend(self, work: Workspace, start: Iterate, direction):
-        """Walk to the boundary while that pays, then search on the last segment."""
-        current = start
-        while True:
-            longest = _longest_step(current.theta, direction)
-            trial = work.evaluate(_step(current.theta, direction, longest))
-            yield trial
-            if not trial.value < current.value:
-                break
-            current = trial
-            direction = _without_lost(direction, current.theta)
-            if not direction @ current.g > 0:  # no longer a direction of descent
-                return
-        yield from _line_search(work, current, trial, direction, longest)
 
+def _line_search(work, start, direction, most=8):
+    """Yield evaluated points along the direction until the objective has fallen enough.
 
-def reduced_direction(theta, g, alive):
-    """Return the reduced gradient direction of J on the simplex; zero at a stationary point.
-
-    The heaviest kernel balances the others, so that the direction sums to zero.
+    The full step first; then regula falsi on the derivative -(λ/2) <g, direction>. J is convex.
     """
-    pivot = int(np.argmax(theta))
-    d = g - g[pivot]
-    d[(theta <= 0) & (d < 0)] = 0.0
-    d[~alive] = 0.0
-    d[pivot] = 0.0
-    d[pivot] = -d.sum()
-    return d
+    slope, step, low, high = -float(start.g @ direction), 1.0, 0.0, np.inf
+    slope_low, slope_high = slope, np.nan
+    for _ in range(most):
+        trial = work.evaluate(_move(start.theta, direction, step))
+        yield trial
+        slope_here = -float(trial.g @ direction)
+        if trial.value < start.value and abs(slope_here) <= 0.5 * abs(slope):
+            return
+        if slope_here < 0 and trial.value < start.value:
+            low, slope_low = step, slope_here
+            if np.isinf(high):
+                if np.min(start.theta + step * direction) <= 0:
+                    return  # the boundary was reached: the next face has a direction of its own
+                step *= 3.0
+                continue
+        else:
+            high, slope_high = step, max(slope_here, 0.0)
+        share = -slope_low / (slope_high - slope_low) if slope_high > slope_low else 0.5
+        step = low + min(max(share, 0.1), 0.9) * (high - low)
 
 
-def _without_lost(direction, theta):
-    """Return the direction without the components that would leave the simplex, balanced again."""
-    d = direction.copy()
-    pivot = int(np.argmax(theta))
-    d[(theta <= 0) & (d < 0)] = 0.0
-    d[pivot] -= d.sum()
-    return d
-
-
-def _longest_step(theta, direction):
-    falling = direction < 0
-    return float(np.min(theta[falling] / -direction[falling]))
-
-
-def _step(theta, direction, step):
-    moved = theta + step * direction
-    moved[moved < 1e-15] = 0.0
+def _move(theta, direction, step):
+    """Return the point on the simplex that is `step` along the direction; weights stop at zero."""
+    moved = np.maximum(theta + step * direction, 0.0)
+    moved[moved < 1e-14] = 0.0
     return moved / moved.sum()
 
 
-def _line_search(work, left: Iterate, right: Iterate, direction, length, most=12):
-    """Yield points between two iterates until the slope there is small; J is convex on the segment.
+class _Model:
+    """A quasi-Newton model of J near an iterate, in units in which the gradient is -g."""
 
-    Regula falsi (Illinois) on the derivative dJ/dstep = -(λ/2) <g, direction>.
-    """
-    a, b = 0.0, length
-    slope_a, slope_b = -(left.g @ direction), -(right.g @ direction)
-    first = abs(slope_a)
-    for _ in range(most):
-        if slope_b <= 0:
-            return
-        step = (a * slope_b - b * slope_a) / (slope_b - slope_a)
-        step = min(max(step, a + 0.01 * (b - a)), b - 0.01 * (b - a))
-        trial = work.evaluate(_step(left.theta, direction, step))
-        yield trial
-        slope = -(trial.g @ direction)
-        if abs(slope) <= 0.05 * first:
-            return
-        if slope < 0:
-            a, slope_a, slope_b = step, slope, slope_b / 2
-        else:
-            b, slope_b, slope_a = step, slope, slope_a / 2
+    def __init__(self):
+        self.pairs: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def learn(self, step, change):
+        """Remember the change of the gradient along a step."""
+        if step @ change > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
+            self.pairs.append((step, change))
+            del self.pairs[:-MEMORY]
+
+    def curvature(self, theta, g):
+        """Return the BFGS matrix."""
+        B = np.diag(2.0 * np.maximum(g, 1e-3 * g.max()) / np.maximum(theta, ENTRY))
+        for step, change in self.pairs:
+            Bs = B @ step
+            B += np.outer(change, change) / (step @ change) - np.outer(Bs, Bs) / (step @ Bs)
+        return B
+
+    def direction(self, theta, g, alive):
+        """Return the descent direction within the face of the simplex that it stays in, or zeros."""
+        if not g.any():
+            return np.zeros_like(g)
+        B = self.curvature(theta, g)
+        level = theta @ g  # the multiplier of Σθ = 1 at a stationary point
+        free = alive & ((theta > 0) | (g > level))
+        while True:
+            d = np.zeros(len(theta))
+            d[free] = _newton_step(B[np.ix_(free, free)], g[free])
+            outward = free & (theta <= 0) & (d < 0)
+            if not outward.any():
+                return d if d @ g > 0 else np.zeros_like(d)
+            free &= ~outward
+
+
+def _newton_step(B, g):
+    """Return the minimiser of ½ dᵀBd - gᵀd subject to Σd = 0."""
+    inverse = np.linalg.solve(B, np.column_stack([g, np.ones(len(g))]))
+    return inverse[:, 0] - inverse[:, 1] * (inverse[:, 0].sum() / inverse[:, 1].sum())
