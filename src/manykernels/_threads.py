@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from threadpoolctl import ThreadpoolController
+
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@functools.cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()  # looks at the loaded libraries: milliseconds, so once
 
 
 def n_threads() -> int:
@@ -23,10 +31,13 @@ def n_threads() -> int:
 
 
 def map_in_threads(func: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Return ``[func(i) for i in items]``, in order, so that sums over the result are reproducible."""
+    """Return ``[func(i) for i in items]``, in order, so that sums over the result are reproducible.
+
+    BLAS runs on one thread meanwhile: its threads under ours would only fight for the cores.
+    """
     items = list(items)
     threads = min(n_threads(), len(items))
     if threads <= 1:
         return [func(i) for i in items]
-    with ThreadPoolExecutor(threads) as pool:
+    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         return list(pool.map(func, items))

@@ -270,3 +270,15 @@ def test_a_nearly_separable_squared_hinge_machine_with_many_columns():
     Y = np.sign(Z @ rng.normal(size=(200, 1)) + 2 * rng.normal(size=(1500, 1)))
     for C in (10.0, 1e3):
         assert solve_primal(Z, Y, "squared_hinge", C).gap <= 1e-9
+
+
+@pytest.mark.parametrize("loss", ["max_hinge", "softmax"])
+def test_conjugate_gradients_replace_large_dense_systems(loss, monkeypatch):
+    K, Z, Y, s = problem(loss, 3)
+    dense = solve_dual(K, Y, loss, 1.0, s), solve_primal(Z, Y, loss, 1.0, s)
+    monkeypatch.setattr("manykernels.machines.spaces.MAX_DENSE", 0)
+    for fit, expected in zip(
+        (solve_dual(K, Y, loss, 1.0, s), solve_primal(Z, Y, loss, 1.0, s)), dense, strict=True
+    ):
+        assert fit.gap <= 1e-9
+        np.testing.assert_allclose(fit.F, expected.F, atol=1e-7)
