@@ -8,7 +8,7 @@ squared distance, ...); kernels on the same columns share it, see :mod:`manykern
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,7 +52,7 @@ def resolve_columns(columns: Any, n_features: int, names: Sequence[str] | None, 
     if isinstance(columns, slice):
         picked = np.arange(n_features)[columns]
     else:
-        wanted = [columns] if isinstance(columns, str | numbers.Integral) else list(columns)
+        wanted = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
         if wanted and all(isinstance(c, str) for c in wanted):
             picked = _named_columns(wanted, names, owner)
         elif wanted and all(isinstance(c, bool | np.bool_) for c in wanted):
@@ -66,7 +66,8 @@ def resolve_columns(columns: Any, n_features: int, names: Sequence[str] | None, 
             picked = np.asarray(wanted)
     if len(picked) == 0:
         raise ValueError(f"columns of {owner} selects no column; name at least one.")
-    if picked.dtype.kind not in "iu" or picked.min() < -n_features or picked.max() >= n_features:
+    outside = picked.dtype.kind not in "iu" or picked.min() < -n_features or picked.max() >= n_features
+    if outside or picked.ndim != 1:
         raise ValueError(
             f"columns of {owner} is {columns!r}, but X has {n_features} columns; use names, a mask, "
             f"a slice, or indices from 0 to {n_features - 1}."
@@ -319,8 +320,8 @@ class Polynomial(Kernel):
         if not isinstance(self.degree, numbers.Integral) or self.degree < 1:
             raise ValueError(f"degree of {self!r} must be a whole number of at least 1.")
         _require_positive(self, "gamma")
-        if not self.coef0 >= 0:
-            raise ValueError(f"coef0 of {self!r} must not be negative.")
+        if not (_is_finite_number(self.coef0) and self.coef0 >= 0):
+            raise ValueError(f"coef0 of {self!r} must be a finite number of at least 0.")
 
     def from_statistic(self, S):
         """Return (gamma S + coef0)^degree."""
@@ -357,7 +358,7 @@ class Dirichlet(Kernel):
 
     def check(self):
         """Require a frequency of at least zero."""
-        if not (np.isscalar(self.sigma) and np.isfinite(self.sigma) and self.sigma >= 0):
+        if not (_is_finite_number(self.sigma) and self.sigma >= 0):
             raise ValueError(f"sigma of {self!r} must be a finite number of at least 0.")
 
     def resolve(self, n_features, names):
@@ -532,11 +533,13 @@ def _diag_by_blocks(kernel, X, block=64):
     return np.concatenate([np.diagonal(kernel(X[a : a + block])) for a in range(0, n, block)])
 
 
+def _is_finite_number(value) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
 def _require_positive(kernel, name):
     value = getattr(kernel, name)
-    if not (
-        isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(value) and value > 0
-    ):
+    if not (_is_finite_number(value) and value > 0):
         raise ValueError(f"{name} of {kernel!r} must be a positive finite number.")
 
 

@@ -57,9 +57,10 @@ class Dual:
 
     def scores(self, X):
         """Return f(x), in blocks of rows, O(n_support · active kernels) per row."""
-        out = np.empty((X.shape[0], self.A.shape[1]))
-        for part in row_blocks(X.shape[0], len(self.A)):
-            out[part] = self.combination.gram(X[part], self.rows) @ self.A
+        out = np.zeros((X.shape[0], self.A.shape[1]))
+        if len(self.A):  # scikit-learn's distances refuse to be empty
+            for part in row_blocks(X.shape[0], len(self.A)):
+                out[part] = self.combination.gram(X[part], self.rows) @ self.A
         return out + self.intercept
 
     def contributions(self, X):
@@ -67,7 +68,8 @@ class Dual:
         c = self.combination
         used = np.flatnonzero(c.weights)
         out = np.zeros((len(c), X.shape[0], self.A.shape[1]))
-        out[used] = c.family.apply(X, self.rows, self.A, [c.members[i] for i in used])
+        if len(self.A):
+            out[used] = c.family.apply(X, self.rows, self.A, [c.members[i] for i in used])
         return out * c.weights[:, None, None]
 
     def shifted(self, offset) -> Dual:

@@ -55,11 +55,7 @@ class Scale:
                 f"normalize is {how!r}; use 'auto', 'trace', 'base', None, or one number per kernel."
             )
         if how is not None and not isinstance(how, str):
-            how = np.asarray(how, dtype=float)
-            if how.ndim != 1 or len(how) != family.size() or not (np.isfinite(how) & (how > 0)).all():
-                raise ValueError(
-                    f"normalize must hold one positive number for each of the {family.size()} kernels."
-                )
+            how = _given_scales(how, family)
         base = None
         if isinstance(how, str) and how == "base":
             if not family.factorises:
@@ -75,13 +71,26 @@ class Scale:
         if self.how is None:
             scale = np.ones(len(members))
         elif isinstance(self.how, np.ndarray):
-            scale = self.how[np.asarray(members, dtype=int)] ** 2
+            family: Any = self.family
+            place = {member: i for i, member in enumerate(family.members())}
+            scale = self.how[[place[member] for member in members]] ** 2
         elif self.how == "base":
             assert self.base is not None
             scale = self.family.factor_scale(self.base, members)
         else:
             scale = self.family.mean_diag(self.X, members, self.sample_weight)
         return scale * self.family.penalty(members, nu_of(p))
+
+
+def _given_scales(how, family: Family) -> np.ndarray:
+    """Return ρ as the user gave it, after a check."""
+    try:
+        rho = np.asarray(how, dtype=float)
+    except (TypeError, ValueError):
+        rho = np.empty(())
+    if rho.ndim != 1 or len(rho) != family.size() or not (np.isfinite(rho) & (rho > 0)).all():
+        raise ValueError(f"normalize must hold one positive number for each of the {family.size()} kernels.")
+    return rho
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def project_row(q, radius, support):  # type: ignore[no-untyped-def]
     """Project ``q`` on the simplex of that radius in place (Michelot's method, O(c^2))."""
     c = len(q)
@@ -42,7 +42,7 @@ def project_row(q, radius, support):  # type: ignore[no-untyped-def]
         q[k] = max(q[k] - level, 0.0) if support[k] else 0.0
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def project_rows(labels, A, U):  # type: ignore[no-untyped-def]
     """Project each row on ``{U y - q: q >= 0, sum(q) = U}``; see ``losses.base.project_coupled``.
 
@@ -87,7 +87,7 @@ def project_rows(labels, A, U):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def greedy_rows(K, U, Q, G, max_steps, tol):  # type: ignore[no-untyped-def]
     """Minimise over the row with the largest violation, until none exceeds ``tol``.
 
@@ -130,7 +130,7 @@ def greedy_rows(K, U, Q, G, max_steps, tol):  # type: ignore[no-untyped-def]
         steps += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def sweep_rows(Z, labels, U, h, Q, W, orders, tol):  # type: ignore[no-untyped-def]
     """Sweep over the rows in the given orders, minimising over one row after the other.
 

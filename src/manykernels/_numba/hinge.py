@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def greedy_hinge(K, y, U, a, f, max_steps, tol):  # type: ignore[no-untyped-def]
     """Move, step by step, the coordinate whose exact minimisation gains most.
 
@@ -47,7 +47,7 @@ def greedy_hinge(K, y, U, a, f, max_steps, tol):  # type: ignore[no-untyped-def]
         steps += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def sweep_hinge(Z, y, U, h, a, w, orders, tol):  # type: ignore[no-untyped-def]
     """Sweep over the rows in the given orders, minimising one coordinate after the other.
 

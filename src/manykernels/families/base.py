@@ -79,6 +79,14 @@ CAPABILITIES: dict[type, str] = {
 }
 
 
+def can(family: Any, capability: type) -> bool:
+    """Whether a family has what a capability asks for.
+
+    ``isinstance`` looks at the class, and would not see that a method is there for some kernels only.
+    """
+    return all(hasattr(family, name) for name in vars(capability) if not name.startswith("_"))
+
+
 class Family(BaseEstimator):
     """Base of all families.
 

@@ -84,12 +84,13 @@ class Products(Family):
             )
         if self.count not in ("distinct", "ordered"):
             raise ValueError(f"count of Products is {self.count!r}; use 'distinct' or 'ordered'.")
+        if self.base is not None and (isinstance(self.base, str) or not isinstance(self.base, Sequence)):
+            raise ValueError(
+                f"base of Products is {self.base!r:.80}; pass a list of kernels, or None for the columns."
+            )
         if self.base is not None and len(self.base) == 0:
             raise ValueError("base of Products is empty; pass at least one kernel, or None for the columns.")
-        prior = self.degree_prior
-        if prior is not None and (
-            len(prior) != self.degree or not all(np.isfinite(v) and v > 0 for v in prior)
-        ):
+        if self.degree_prior is not None and not _positive_numbers(self.degree_prior, self.degree):
             raise ValueError(
                 f"degree_prior of Products must be {self.degree} positive numbers, one for each degree "
                 f"from 1 to {self.degree}."
@@ -233,6 +234,14 @@ class Products(Family):
                 lambda a, b: monomials(X, members[a:b]), np.ones(len(members), dtype=np.intp), X.shape[0]
             )
         return _ProductBank(self, X, members)
+
+
+def _positive_numbers(values, count: int) -> bool:
+    try:
+        v = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        return False
+    return v.shape == (count,) and bool((np.isfinite(v) & (v > 0)).all())
 
 
 class _ProductBank(TileBank):

@@ -145,6 +145,12 @@ class Dual:
     curvature: Callable[[np.ndarray, float], Solve]
 
 
+def _natural_residual(problem: Dual, A: np.ndarray, F: np.ndarray, unit: float) -> float:
+    """Return how far a projected gradient step moves ``A``, in units of scores; zero at a solution."""
+    moved = A - problem.project(A + unit * problem.pull(F), unit)
+    return float(np.abs(moved).max(initial=0.0)) / unit
+
+
 def proximal(
     space: Space, A: np.ndarray, V: np.ndarray, problem: Dual, tol: float, bound: float
 ) -> tuple[State, np.ndarray]:
@@ -176,6 +182,8 @@ def proximal(
     state = State(V, space.scores(V))
     best = (np.inf, state, A)
     unit = min(1.0 / space.scale, bound)
+    if _natural_residual(problem, A, state.F, unit) <= 0.01 * tol:
+        return state, A
     enough = max(bound, 1.0 / space.scale)  # a step that crosses the feasible set
     least = step = 1e3 / space.scale
     stalled, n_iter, least_natural, final = 0, 0, np.inf, False
@@ -201,8 +209,7 @@ def proximal(
             state = State(A, space.scores(A))
         # The natural residual in units of scores, and how far A and the predictor disagree,
         # which on features is rounding times the step.
-        moved = A - problem.project(A + unit * problem.pull(state.F), unit)
-        natural = float(np.abs(moved).max(initial=0.0)) / unit
+        natural = _natural_residual(problem, A, state.F, unit)
         apart = float(np.abs(space.pull(A) - state.V).max(initial=0.0)) * space.scale**0.5
         least_natural, before = min(natural, least_natural), least_natural
         if max(natural, apart) < best[0]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .._threads import map_in_threads
 from ..losses import Loss
 from .fit import Fit, certified
 from .newton import Dual, State, newton, proximal
@@ -27,32 +28,31 @@ def solve_smooth(
     ``weights(y, f, U)`` is the second derivative; ``fallback(y)`` the dual to hand to the proximal
     loop when Newton's method finds too many kinks on its way.
     """
-    V = V.copy()
-    A = np.empty(Y.shape)
-    n_iter = 0
-    for j in range(Y.shape[1]):
-        y = Y[:, [j]]
 
-        def response(F: np.ndarray, y: np.ndarray = y) -> np.ndarray:
+    def solve_one(j: int) -> tuple[State, np.ndarray]:
+        y, v = Y[:, [j]], V[:, [j]]
+
+        def response(F: np.ndarray) -> np.ndarray:
             return -U[:, None] * loss.gradient(y, F)
 
-        def curvature(F: np.ndarray, A: np.ndarray, y: np.ndarray = y) -> Solve:
+        def curvature(F: np.ndarray, A: np.ndarray) -> Solve:
             return space.curved(weights(y[:, 0], F[:, 0], U))
 
-        state = State(V[:, [j]], space.scores(V[:, [j]]))
         limit = 200 if fallback is None else 40
-        state = newton(space, state, response, curvature, tol, max_iter=limit)
-        n_iter += state.n_iter
+        state = newton(space, State(v, space.scores(v)), response, curvature, tol, max_iter=limit)
         if fallback is not None and not state.converged:
-            dual = fallback(y)
             a = np.zeros(y.shape)
             bound = 2.0 * float(U.max())
-            state, a = proximal(space, a, space.pull(a), dual, tol, bound)
-            n_iter += state.n_iter
-            state = newton(space, state, response, curvature, tol, max_iter=limit)
-            n_iter += state.n_iter
-        V[:, [j]], A[:, [j]] = state.V, response(state.F)
-    return better(space, V, A, Y, loss, U, n_iter)
+            near, _ = proximal(space, a, space.pull(a), fallback(y), tol, bound)
+            near.n_iter += state.n_iter
+            state = newton(space, near, response, curvature, tol, max_iter=limit)
+        return state, response(state.F)
+
+    solved = map_in_threads(solve_one, range(Y.shape[1]))
+    states = [state for state, _ in solved]
+    V = np.hstack([state.V for state in states])
+    A = np.hstack([a for _, a in solved])
+    return better(space, V, A, Y, loss, U, sum(state.n_iter for state in states))
 
 
 def better(

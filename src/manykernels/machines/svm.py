@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from .._numba.hinge import greedy_hinge, sweep_hinge
+from .._threads import map_in_threads
 from ..losses import Loss
 from .fit import Fit, certified
-from .newton import Dual, proximal
+from .newton import Dual, State, proximal
 from .spaces import FeatureSpace, GramSpace, Solve, Space
 
 #: Sweeps of coordinate descent before Newton's method takes over.
@@ -23,16 +24,20 @@ def solve(
     on features ``SWEEPS`` sweeps of O(n k). A Newton step costs O(m^3 + n m) with m rows on the
     margin, on features O(m k^2 + k^3 + n k).
     """
-    A, V = A.copy(), V.copy()
-    n_iter = 0
-    for j in range(Y.shape[1]):
+
+    def solve_one(j: int) -> tuple[State, np.ndarray, int]:
         y = np.ascontiguousarray(Y[:, j])
         a = y * np.clip(y * A[:, j], 0.0, U)
-        n_iter += descend(space, y, U, a)
+        sweeps = descend(space, y, U, a)
         v = space.pull(a[:, None])
-        state, a = proximal(space, a[:, None], v, problem(space, y, U), tol, bound=float(U.max()))
-        A[:, [j]], V[:, [j]] = a, state.V
-        n_iter += state.n_iter
+        dual = problem(space, y, U)
+        state, a = proximal(space, a[:, None], v, dual, tol, bound=float(U.max()))
+        return state, a, sweeps
+
+    solved = map_in_threads(solve_one, range(Y.shape[1]))
+    V = np.hstack([state.V for state, _, _ in solved])
+    A = np.hstack([a for _, a, _ in solved])
+    n_iter = sum(state.n_iter + sweeps for state, _, sweeps in solved)
     return certified(space, V, A, Y, loss, U, n_iter)
 
 

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from ..combination import Combination
-from ..families.base import CAPABILITIES, Enumerable, Family
+from ..families.base import CAPABILITIES, Enumerable, Family, can
 from ..losses import Loss
 from ..problem import Problem, Result, Trace
 from .workspace import Iterate, Workspace
@@ -89,7 +89,7 @@ class Solver(BaseEstimator):
         """Raise ValueError, in one sentence, when the family or the loss does not fit this solver."""
         name = type(self).__name__
         for need in self.requires:
-            if not isinstance(family, need):
+            if not can(family, need):
                 raise ValueError(
                     f"{name} needs a family {CAPABILITIES[need]}, and {type(family).__name__} is not; "
                     "pass another solver or other kernels."
@@ -227,10 +227,10 @@ def check_init(init, work: Workspace) -> np.ndarray | None:
     if init is None:
         return None
     theta = np.asarray(init, dtype=float)
-    if theta.shape != (work.n_members,) or not (np.isfinite(theta) & (theta >= 0)).all() or not theta.any():
-        raise ValueError(
-            f"init must hold {work.n_members} non-negative weights, one per kernel, not all zero."
-        )
+    if theta.shape != (work.n_members,) or not (np.isfinite(theta) & (theta >= 0)).all():
+        raise ValueError(f"init must hold {work.n_members} non-negative weights, one per kernel.")
+    if not theta[work.alive].any():
+        raise ValueError("init must give weight to a kernel that does not vanish on the training rows.")
     return theta
 
 

@@ -60,16 +60,20 @@ def solve_master(slopes, offsets, alive):
     from scipy.optimize import linprog
 
     k, m = slopes.shape
-    size = max(np.abs(slopes).max(), np.abs(offsets).max(), np.finfo(float).tiny)  # HiGHS has absolute tolerances
-    low = offsets.min()
+    # HiGHS has absolute tolerances. On the simplex a cut is the mean of its values at the corners; measured
+    # from the best corner and each in a unit of its own, steep old cuts do not blur the flat ones that count.
+    corners = slopes + offsets[:, None]
+    corners = corners - corners[:, alive].max(axis=0).min()
+    units = np.maximum(np.abs(corners[:, alive]).max(axis=1), np.finfo(float).tiny)
     answer = linprog(
         np.r_[np.zeros(m), 1.0],
-        A_ub=np.column_stack([slopes / size, -np.ones(k)]),
-        b_ub=-(offsets - low) / size,
+        A_ub=np.column_stack([corners / units[:, None], -units.min() / units]),
+        b_ub=np.zeros(k),
         A_eq=np.r_[np.ones(m), 0.0][None, :],
         b_eq=[1.0],
         bounds=[(0.0, None if ok else 0.0) for ok in alive] + [(None, None)],
         method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if answer.x is None:
         raise RuntimeError(f"the linear program of SILP failed: {answer.message}")

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .._threads import one_blas_thread
 from ..certificates import certificate, mean_loss, penalties
 from ..combination import Combination
 from ..families.base import Family
 from ..machines import Fit, solve_dual, solve_primal
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
+
+
+#: Machines with smaller systems than this run BLAS on one thread: its threads cost more than they bring.
+SMALL = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +111,14 @@ class Workspace:
         theta = np.where(self.alive, theta, 0.0)
         weights = self.weights(theta)
         columns = self.bank.n_columns(weights)
-        if columns is not None and columns + 1 < self.problem.n_rows:
-            A, F, W, b, norms_sq = self._primal(weights)
-        else:
-            A, F = self._dual(weights)
-            W, b, norms_sq = None, A.sum(axis=0), None
+        narrow = columns is not None and columns + 1 < self.problem.n_rows
+        size = columns if narrow else self.problem.n_rows
+        with one_blas_thread() if size < SMALL else nullcontext():
+            if narrow:
+                A, F, W, b, norms_sq = self._primal(weights)
+            else:
+                A, F = self._dual(weights)
+                W, b, norms_sq = None, A.sum(axis=0), None
         forms = self.bank.quad_forms(A)
         g = np.divide(forms, self.rho_sq, out=np.zeros(self.n_members), where=self.alive)
         u = theta * np.sqrt(g) if norms_sq is None else np.sqrt(self.rho_sq * norms_sq)

@@ -1,0 +1,61 @@
+"""The group-norm objective in its primal form, minimised by an interior-point method."""
+
+import functools
+import warnings
+
+import cvxpy as cp
+import numpy as np
+
+from tests.contracts import cases
+
+
+def _loss(name, Y, F, s):
+    """Return Σ_t s_t ℓ(y_t, f_t) as a convex expression, straight from the definitions of the losses."""
+    if name == "squared":
+        return 0.5 * cp.sum(cp.multiply(s[:, None], cp.square(F - Y)))
+    if name == "softmax":
+        return s @ (cp.log_sum_exp(F, axis=1) - cp.sum(cp.multiply(Y, F), axis=1))
+    if name == "max_hinge":
+        # max over k of f_k + [k is wrong], less the right score: the right class gives the zero.
+        return s @ (cp.max(F + (1 - Y), axis=1) - cp.sum(cp.multiply(Y, F), axis=1))
+    margins = cp.multiply(Y, F)
+    part = {
+        "hinge": lambda: cp.pos(1 - margins),
+        "squared_hinge": lambda: cp.square(cp.pos(1 - margins)),
+        "logistic": lambda: cp.logistic(-margins),
+    }[name]()
+    return cp.sum(cp.multiply(s[:, None], part))
+
+
+def factor(K):
+    """Return Φ with ΦΦᵀ = K."""
+    values, vectors = np.linalg.eigh(K)
+    keep = values > 1e-12 * values[-1]
+    return vectors[:, keep] * np.sqrt(values[keep])
+
+
+def optimum(problem, p, kernels=None):
+    """Return min (1/n) Σ s ℓ + (λ/2) [(Σ ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²], ρ_i² being the mean diagonal."""
+    X, Y, s = problem.X, problem.Y, problem.sample_weight
+    n, c = Y.shape
+    kernels = [kernel.resolve(X.shape[1], None) for kernel in kernels or cases.BATCH_KERNELS]
+    norms, F = [], 0
+    for K in (kernel(X) for kernel in kernels):
+        phi = factor(K)
+        W = cp.Variable((phi.shape[1], c))
+        rho = np.sqrt(np.average(np.diagonal(K), weights=s))
+        norms.append(rho * cp.norm(W, "fro"))
+        F = F + phi @ W
+    b = cp.Variable((1, c))
+    F = F + np.ones((n, 1)) @ b
+    penalty = cp.square(cp.pnorm(cp.hstack(norms), p)) + cp.sum_squares(b)
+    objective = _loss(problem.loss.name, Y, F, s) / n + penalty / (2 * problem.C * n)
+    with warnings.catch_warnings():  # it says how it models the p-norm, and when its last digits are loose
+        warnings.simplefilter("ignore", UserWarning)
+        return cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
+
+
+@functools.cache
+def known_optimum(loss, c, p, weights, C):
+    """Return the optimum of a problem of cases.py, computed once."""
+    return optimum(cases.problem(loss, c, weights=weights, C=C), p)
