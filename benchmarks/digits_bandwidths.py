@@ -1,17 +1,17 @@
 """Digits, raw pixels, 20 bandwidths: LpNorm(p=1.1) against a grid-searched SVC over the same bandwidths.
 
-    python benchmarks/digits_bandwidths.py
+python benchmarks/digits_bandwidths.py
 """
 
 from __future__ import annotations
 
 import numpy as np
-from common import Clock, finish, parser
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.svm import SVC
 
+from common import Clock, finish, parser
 from manykernels import MKLClassifier
 from manykernels.kernels import RBF
 from manykernels.solvers import LpNorm

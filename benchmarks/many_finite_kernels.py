@@ -1,15 +1,15 @@
 """640 RBF kernels on 1,000 rows: LpNorm against a NumPy mean of the same stack, and kernels as functions.
 
-    python benchmarks/many_finite_kernels.py
+python benchmarks/many_finite_kernels.py
 """
 
 from __future__ import annotations
 
 import numpy as np
-from common import Clock, finish, parser, peak_mib
 from sklearn.datasets import make_classification
 from sklearn.metrics.pairwise import euclidean_distances
 
+from common import Clock, finish, parser, peak_mib
 from manykernels import MKLClassifier
 from manykernels.kernels import RBF
 from manykernels.solvers import LpNorm

@@ -5,7 +5,13 @@ import re
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, pairwise_kernels, polynomial_kernel, rbf_kernel
+from sklearn.metrics.pairwise import (
+    laplacian_kernel,
+    linear_kernel,
+    pairwise_kernels,
+    polynomial_kernel,
+    rbf_kernel,
+)
 
 from manykernels.kernels import (
     RBF,
@@ -109,7 +115,11 @@ def test_no_columns_means_all():
         ([False, False, False], None, "selects no column"),
         ([True, False], None, "mask of length 2"),
         (["age"], None, "X has no column names"),
-        (["height"], ["sex", "age", "dose"], "'height', which X does not have; X has sex, age, dose"),
+        (
+            ["height"],
+            ["sex", "age", "dose"],
+            "'height', which X does not have; X has sex, age, dose",
+        ),
         (["sex", 1], ["sex", "age", "dose"], "use names, a mask"),
         (1.5, None, "columns of"),
         ([[0, 1], [1, 2]], None, "columns of"),

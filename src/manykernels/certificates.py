@@ -104,10 +104,7 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     if A is None:
         raise ValueError("model has no dual_coef_, so its certificate cannot be recomputed.")
     forms = np.array(
-        [
-            np.vdot(A, combination.family.apply(rows, rows, A, [member])[0])
-            for member in combination.members
-        ]
+        [np.vdot(A, combination.family.apply(rows, rows, A, [member])[0]) for member in combination.members]
     )
     used = combination.rho > 0
     g, u = np.zeros(len(forms)), np.zeros(len(forms))

@@ -59,14 +59,21 @@ def application() -> typer.Typer:
     return app
 
 
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-):
-    if version:
+def _show_version(wanted: bool):
+    if wanted:
         from . import __version__
 
         typer.echo(f"manykernels {__version__}")
         raise typer.Exit()
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version),
+    ] = False,
+):
+    pass
 
 
 def _in_one_sentence(command):
@@ -98,26 +105,21 @@ _DEBUG = "Show the traceback of an error."
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help=_DATA, show_default=False)],
-    target: Annotated[
-        str, typer.Option("--target", "-t", help="The column to predict.", show_default=False)
-    ],
+    data: Annotated[Path, typer.Argument(help=_DATA, metavar="DATA", show_default=False)],
+    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.", show_default=False)],
     kernels: Annotated[
         str, typer.Option(help="gaussian, laplacian, linear, or products of columns.")
     ] = "gaussian",
     degree: Annotated[
-        int | None, typer.Option(help="Most factors of a product (kernels: products). [default: 2]")
+        int | None,
+        typer.Option(help="Most factors of a product (kernels: products), 2 by default."),
     ] = None,
-    solver: Annotated[
-        str, typer.Option(help="auto, lp-norm, simple-mkl, silp, uniform, ...")
-    ] = "auto",
+    solver: Annotated[str, typer.Option(help="auto, lp-norm, simple-mkl, silp, uniform, ...")] = "auto",
     p: Annotated[
         float | None,
         typer.Option(help="Norm over kernels, 1 < p <= 2: the smaller, the sparser (lp-norm)."),
     ] = None,
-    loss: Annotated[
-        str, typer.Option(help="auto, hinge, logistic, softmax, squared, ...")
-    ] = "auto",
+    loss: Annotated[str, typer.Option(help="auto, hinge, logistic, softmax, squared, ...")] = "auto",
     C: Annotated[
         float, typer.Option("--C", "-C", help="Weight of the losses against the norm, as in SVC.")
     ] = 1.0,
@@ -136,17 +138,15 @@ def fit(
         float, typer.Option(help="Share of the rows held out for the score; 0 fits on all rows.")
     ] = 0.25,
     seed: Annotated[int, typer.Option(help="Of the split into training and test rows.")] = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file.")] = Path(
-        "model.mk"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file.")] = Path("model.mk"),
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite the model file.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help=_DEBUG)] = False,
 ):
     """Fit a model to a table, score it on held-out rows, and write it to a file."""
     from .persistence import save
 
-    _may_write(output, force)
     table = read_table(data)
+    _may_write(output, force)
     y, classify = read_target(table, target, task)
     names = choose_columns(table, target, columns, drop)
     X = read_numbers(table, names)
@@ -175,20 +175,16 @@ def fit(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file.", show_default=False)],
-    data: Annotated[Path, typer.Argument(help=_DATA, show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A model file.", metavar="MODEL", show_default=False)],
+    data: Annotated[Path, typer.Argument(help=_DATA, metavar="DATA", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="CSV, Parquet or Feather; CSV on the screen by default."
-        ),
+        typer.Option("--output", "-o", help="CSV, Parquet or Feather; CSV on the screen by default."),
     ] = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Add class probabilities (logistic or softmax loss).")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Overwrite the output file.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite the output file.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help=_DEBUG)] = False,
 ):
     """Predict the target of every row of a table."""
@@ -214,16 +210,14 @@ def predict(
         columns |= {f"probability_{c}": values[:, k] for k, c in enumerate(fitted.classes_)}
     write_table(columns, output)
     if output is not None:
-        _stdout().print(
-            f"Wrote {len(answer):,} predictions to {output}.", soft_wrap=True, highlight=False
-        )
+        _stdout().print(f"Wrote {len(answer):,} predictions to {output}.", soft_wrap=True, highlight=False)
 
 
 def show(
-    model: Annotated[Path, typer.Argument(help="A model file.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A model file.", metavar="MODEL", show_default=False)],
     top: Annotated[
         int | None,
-        typer.Option(help="List this many kernels. [default: 20, all with --json]", min=0),
+        typer.Option(help="List this many kernels: 20 by default, all with --json.", min=0),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help=_DEBUG)] = False,
@@ -255,9 +249,7 @@ def show(
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write.")] = Path(
-        "demo-output"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Of the split and of the noise.")] = 0,
     debug: Annotated[bool, typer.Option("--debug", help=_DEBUG)] = False,
 ):
@@ -290,9 +282,7 @@ def read_table(path: Path) -> pa.Table:
 
             table = feather.read_table(path)
     except pa.ArrowInvalid as error:
-        raise ValueError(
-            f"{path} cannot be read as {kind}: {str(error).splitlines()[0]}"
-        ) from error
+        raise ValueError(f"{path} cannot be read as {kind}: {str(error).splitlines()[0]}") from error
     twice = [name for name in table.column_names if table.column_names.count(name) > 1]
     if twice:
         raise ValueError(f"{path} has two columns called {twice[0]}; rename one.")
@@ -305,17 +295,15 @@ def _extension(path: Path, known) -> str:
     suffixes = [s.lower().lstrip(".") for s in path.suffixes]
     kind = next((s for s in reversed(suffixes) if s not in ("gz", "bz2", "zst")), "")
     if kind not in known:
-        raise ValueError(
-            f"{path} must end in {', '.join('.' + k for k in known)}, to say what it is."
-        )
+        raise ValueError(f"{path} must end in {', '.join('.' + k for k in known)}, to say what it is.")
     return kind
 
 
 def _column(table, name, what) -> Any:
     if name not in table.column_names:
         near = get_close_matches(name, table.column_names, n=1)
-        listed = ", ".join(table.column_names[:8]) + (", ..." if table.num_columns > 8 else "")
-        hint = f"did you mean {near[0]}?" if near else f"it has {listed}."
+        listed = ", ".join(table.column_names[:8]) + (" and more." if table.num_columns > 8 else ".")
+        hint = f"did you mean {near[0]}?" if near else f"it has {listed}"
         raise ValueError(f"The table has no column {name} ({what}); {hint}")
     column = table.column(name)
     if pa.types.is_dictionary(column.type):
@@ -351,8 +339,8 @@ def read_numbers(table, names) -> np.ndarray:
             raise ValueError(_gaps(name, column.null_count))
         if not _is_number(column.type):
             raise ValueError(
-                f"Column {name} holds {column.type}, not numbers; leave it out with --drop {name}, or encode it "
-                "as numbers first."
+                f"Column {name} holds {column.type}, not numbers; leave it out with --drop {name}, or "
+                "encode it as numbers first."
             )
         X[:, j] = column.cast(pa.float64()).to_numpy()
         if not np.isfinite(X[:, j]).all():
@@ -362,10 +350,7 @@ def read_numbers(table, names) -> np.ndarray:
 
 def _is_number(kind) -> bool:
     types = pa.types
-    return any(
-        is_(kind)
-        for is_ in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    )
+    return any(is_(kind) for is_ in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
 
 
 def _gaps(name, count) -> str:
@@ -383,9 +368,7 @@ def read_target(table, name, task) -> tuple[np.ndarray, bool]:
     text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     if text or pa.types.is_boolean(column.type):
         if task == "regress":
-            raise ValueError(
-                f"Column {name} holds {column.type}, not numbers; use --task classify."
-            )
+            raise ValueError(f"Column {name} holds {column.type}, not numbers; use --task classify.")
         values = np.array(column.to_pylist())
         return values, True
     if not _is_number(column.type):
@@ -397,9 +380,7 @@ def read_target(table, name, task) -> tuple[np.ndarray, bool]:
         values, whole = column.to_numpy(), True
     few = whole and len(np.unique(values)) <= MOST_CLASSES
     if task == "classify" and not whole:
-        raise ValueError(
-            f"Column {name} holds fractions, which are no classes; use --task regress."
-        )
+        raise ValueError(f"Column {name} holds fractions, which are no classes; use --task regress.")
     classify = task == "classify" or (task == "auto" and few)
     return (values.astype(int) if classify else values.astype(float)), classify
 
@@ -470,9 +451,7 @@ def split(n, labels, test_size, seed) -> tuple[np.ndarray, np.ndarray]:
                 f"Class {values[counts.argmin()]} has a single row, so it cannot be both fitted and tested; "
                 "remove it, or fit on all rows with --test-size 0."
             )
-    train, test = train_test_split(
-        np.arange(n), test_size=test_size, random_state=seed, stratify=labels
-    )
+    train, test = train_test_split(np.arange(n), test_size=test_size, random_state=seed, stratify=labels)
     return np.sort(train), np.sort(test)
 
 
@@ -493,9 +472,7 @@ def make_model(classify, kernels, degree, solver, p, loss, C, seed):
         raise ValueError(f"--kernels is {kernels}; use {', '.join(known[:-1])} or {known[-1]}.")
     if degree is not None and kernels != "products":
         raise ValueError("--degree is for --kernels products; add that, or leave --degree out.")
-    family: Any = (
-        Products(degree=2 if degree is None else degree) if kernels == "products" else kernels
-    )
+    family: Any = Products(degree=2 if degree is None else degree) if kernels == "products" else kernels
     if p is not None:
         cls = SOLVERS.get("lp_norm" if solver == "auto" else solver.lower().replace("-", "_"))
         if cls is not None and "p" not in cls().get_params():
@@ -526,7 +503,7 @@ def fit_visibly(model, X, y) -> None:
         model.fit(X, y, on_iteration=report)
     for warning in caught:
         if issubclass(warning.category, UserWarning):
-            console.print(Text(f"Note: {warning.message}", style="yellow"), soft_wrap=True)
+            _note(warning.message)
 
 
 def held_out(model, X, y, y_train) -> dict[str, Any] | None:
@@ -555,6 +532,10 @@ def _stderr() -> Console:
     return Console(stderr=True)
 
 
+def _note(text) -> None:
+    _stderr().print(Text(f"Note: {text}", style="yellow"), soft_wrap=True)
+
+
 def kernel_table(records: list[dict[str, Any]], top: int = TOP) -> Table:
     """Return the kernels, heaviest first, with the share of each as a number and as a bar."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -565,20 +546,16 @@ def kernel_table(records: list[dict[str, Any]], top: int = TOP) -> Table:
     most = max((r["share"] for r in records), default=0.0) or 1.0
     for record in records[:top]:
         share = record["share"]
-        weight = f"{record['weight']:.4g}" if record["weight"] else "0"
+        weight = f"{record['weight']:#.4g}" if record["weight"] else "0"
         table.add_row(
             Text(record["kernel"]), weight, f"{100 * share:.1f} %", Text(_bar(share / most), "cyan")
         )
     rest = records[top:]
     if rest:
         unused = sum(r["weight"] == 0 for r in rest)
-        note = f"{len(rest):,} more" + (
-            f", {unused:,} of them unused" if 0 < unused < len(rest) else ""
-        )
+        note = f"{len(rest):,} more" + (f", {unused:,} of them unused" if 0 < unused < len(rest) else "")
         note += ", unused" if unused == len(rest) else ""
-        table.add_row(
-            Text(note, "dim"), "", Text(f"{100 * sum(r['share'] for r in rest):.1f} %", "dim"), ""
-        )
+        table.add_row(Text(note, "dim"), "", Text(f"{100 * sum(r['share'] for r in rest):.1f} %", "dim"), "")
     return table
 
 
@@ -602,12 +579,8 @@ def describe_gap(model) -> str:
     if model.gap_kind_ == "none" or not math.isfinite(model.gap_):
         return "none: this solver gives no certificate"
     relative = max(model.gap_, 0.0) / max(abs(model.objective_), 1e-300)
-    kind = {"exact": "exact", "estimate": "an estimate", "lower_bound": "a lower bound"}[
-        model.gap_kind_
-    ]
-    return f"{relative:.1e} of the objective ({kind})" + (
-        "" if model.converged_ else ", not converged"
-    )
+    kind = {"exact": "exact", "estimate": "an estimate", "lower_bound": "a lower bound"}[model.gap_kind_]
+    return f"{relative:.1e} of the objective ({kind})" + ("" if model.converged_ else ", not converged")
 
 
 def print_model(model, metadata, top: int = TOP) -> None:
@@ -616,9 +589,7 @@ def print_model(model, metadata, top: int = TOP) -> None:
     console.print()
     console.print(kernel_table(model.combination_.table(), top))
     console.print()
-    pairs = {
-        "Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name} loss, C={model.C:g}"
-    }
+    pairs = {"Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name} loss, C={model.C:g}"}
     if metadata.get("target") is not None:
         pairs["Target"] = str(metadata["target"])
     if hasattr(model, "classes_"):
@@ -626,19 +597,20 @@ def print_model(model, metadata, top: int = TOP) -> None:
         pairs["Classes"] = listed + (", ..." if len(model.classes_) > 12 else "")
     score = metadata.get("score")
     if score:
-        pairs["Held-out score"] = (
-            f"{score['name']} {score['value']:.4f} on {score['n_rows']:,} rows"
-        )
+        pairs["Held-out score"] = f"{score['name']} {score['value']:.4f} on {score['n_rows']:,} rows"
         if "constant" in score:
             pairs["Held-out score"] += f" (the most frequent class: {score['constant']:.4f})"
     pairs["Objective"] = f"{model.objective_:.6g}"
     pairs["Gap"] = describe_gap(model)
     steps = f"{model.n_iter_} iteration{'s' if model.n_iter_ != 1 else ''}"
-    if "seconds" in metadata:
+    if "seconds" in metadata and "n_train" in metadata:
         steps += f", {metadata['seconds']:.1f} s on {metadata['n_train']:,} rows"
     pairs["Fit"] = steps
     console.print(facts(pairs))
     console.print()
+    if score and score["value"] <= score.get("constant", 0.0):
+        trivial = "the most frequent class" if "constant" in score else "the mean"
+        _note(f"On the held-out rows this is no better than predicting {trivial}.")
 
 
 def _may_write(path: Path, force: bool) -> None:
@@ -647,9 +619,7 @@ def _may_write(path: Path, force: bool) -> None:
     if not path.resolve().parent.is_dir():
         raise FileNotFoundError(f"The directory {path.parent} does not exist; create it first.")
     if path.exists() and not force:
-        raise FileExistsError(
-            f"{path} exists; add --force to overwrite it, or name another with -o."
-        )
+        raise FileExistsError(f"{path} exists; add --force to overwrite it, or name another with -o.")
 
 
 def _size(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import sys
 from dataclasses import replace
 from typing import Any
@@ -23,6 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from . import targets
+from ._text import brief
 from .families import Family
 from .losses import get_loss
 from .problem import Problem, Result, Scale
@@ -75,8 +75,10 @@ class _MKL(BaseEstimator):
     # -- fit -------------------------------------------------------------------------------------------
 
     def _fit(self, X, y, sample_weight, on_iteration, init) -> Result:
+        for name in ("state_", "_context", "_announced"):  # of a stream before
+            self.__dict__.pop(name, None)
         problem = self._problem(X, y, sample_weight)
-        self._say(f"{len(problem.Y)} rows, {problem.family.size():,} kernels, {self.solver_!r}")
+        self._say(f"{len(problem.Y)} rows, {problem.family.size():,} kernels, {brief(self.solver_, 200)}")
         if init is None and self.warm_start and hasattr(self, "combination_"):
             init = self.weights_ * self.rho_**2
         result = self.solver_.solve(problem, init=init, on_iteration=self._progress(on_iteration))
@@ -85,7 +87,7 @@ class _MKL(BaseEstimator):
 
     def _problem(self, X, y, sample_weight) -> Problem:
         """Validate everything, in the order in which mistakes are cheap to find."""
-        if not (isinstance(self.C, numbers.Real) and np.isfinite(self.C) and self.C > 0):
+        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
             raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
         X, y = self._validate_rows(X, y)
         y = self._set_targets(y)
@@ -138,10 +140,9 @@ class _MKL(BaseEstimator):
         return X.shape[2] if X.ndim == 3 else X.shape[1]
 
     def _weights(self, sample_weight, X, y):
-        s = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not s.any():
+        if sample_weight is not None and not np.any(sample_weight):
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
-        return s
+        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _check_loss(self, loss):
         """Refuse a loss that does not suit the targets."""
@@ -401,7 +402,7 @@ class MKLClassifier(ClassifierMixin, _MKL):
         self.classes_ = np.unique(y) if classes is None else classes
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y holds one class only ({self.classes_[0]!r}); classification needs at least two classes."
+                f"y holds one class only ({self.classes_.tolist()[0]!r}); classification needs at least two classes."
             )
         return self._check_targets(y)
 
@@ -411,8 +412,8 @@ class MKLClassifier(ClassifierMixin, _MKL):
         unseen = self.classes_[codes] != y
         if np.any(unseen):
             raise ValueError(
-                f"y holds the label {np.asarray(y)[unseen][0]!r}, which is not among the classes "
-                f"{list(self.classes_[:8])}; announce all labels in classes=."
+                f"y holds the label {np.asarray(y)[unseen].tolist()[0]!r}, which is not among the classes "
+                f"{self.classes_[:8].tolist()}; announce all labels in classes=."
             )
         return codes
 

@@ -22,6 +22,8 @@ from sklearn.metrics.pairwise import (
     pairwise_kernels,
 )
 
+from ._text import brief
+
 __all__ = [
     "Constant",
     "Dirichlet",
@@ -52,7 +54,9 @@ def resolve_columns(columns: Any, n_features: int, names: Sequence[str] | None, 
     if isinstance(columns, slice):
         picked = np.arange(n_features)[columns]
     else:
-        wanted = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
+        wanted = (
+            list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
+        )
         if wanted and all(isinstance(c, str) for c in wanted):
             picked = _named_columns(wanted, names, owner)
         elif wanted and all(isinstance(c, bool | np.bool_) for c in wanted):
@@ -142,7 +146,7 @@ class Kernel(BaseEstimator):
         """Return a copy whose `columns` are indices, after checking the parameters."""
         self.check()
         resolved = clone(self)
-        resolved.columns = resolve_columns(self.columns, n_features, names, repr(self))
+        resolved.columns = resolve_columns(self.columns, n_features, names, brief(self))
         return resolved
 
     def check(self) -> None:
@@ -318,10 +322,10 @@ class Polynomial(Kernel):
     def check(self):
         """Require an integer degree, a positive gamma and a non-negative constant."""
         if not isinstance(self.degree, numbers.Integral) or self.degree < 1:
-            raise ValueError(f"degree of {self!r} must be a whole number of at least 1.")
+            raise ValueError(f"degree of {brief(self)} must be a whole number of at least 1.")
         _require_positive(self, "gamma")
         if not (_is_finite_number(self.coef0) and self.coef0 >= 0):
-            raise ValueError(f"coef0 of {self!r} must be a finite number of at least 0.")
+            raise ValueError(f"coef0 of {brief(self)} must be a finite number of at least 0.")
 
     def from_statistic(self, S):
         """Return (gamma S + coef0)^degree."""
@@ -359,7 +363,7 @@ class Dirichlet(Kernel):
     def check(self):
         """Require a frequency of at least zero."""
         if not (_is_finite_number(self.sigma) and self.sigma >= 0):
-            raise ValueError(f"sigma of {self!r} must be a finite number of at least 0.")
+            raise ValueError(f"sigma of {brief(self)} must be a finite number of at least 0.")
 
     def resolve(self, n_features, names):
         """Require exactly one column."""
@@ -367,7 +371,7 @@ class Dirichlet(Kernel):
         width = n_features if resolved.columns is None else len(resolved.columns)
         if width != 1:
             raise ValueError(
-                f"{self!r} sees {width} columns, but the Dirichlet kernel is positive definite on one "
+                f"{brief(self)} sees {width} columns, but the Dirichlet kernel is positive definite on one "
                 "column only; pass columns=[j]."
             )
         return resolved
@@ -501,7 +505,7 @@ class Function(Kernel):
     def check(self):
         """Require something that can be called."""
         if not callable(self.func):
-            raise ValueError(f"func of {self!r} must be callable as func(X, Z).")
+            raise ValueError(f"func of {brief(self)} must be callable as func(X, Z).")
 
     def _gram(self, X, Z):
         K = np.asarray(self.func(X, Z), dtype=float)
@@ -540,7 +544,7 @@ def _is_finite_number(value) -> bool:
 def _require_positive(kernel, name):
     value = getattr(kernel, name)
     if not (_is_finite_number(value) and value > 0):
-        raise ValueError(f"{name} of {kernel!r} must be a positive finite number.")
+        raise ValueError(f"{name} of {brief(kernel)} must be a positive finite number.")
 
 
 def as_kernel(spec: Any, where: str = "kernels") -> Kernel:
@@ -554,6 +558,6 @@ def as_kernel(spec: Any, where: str = "kernels") -> Kernel:
     if callable(spec):
         return Function(spec)
     raise ValueError(
-        f"{where} holds {spec!r:.80}, which is no kernel; use a kernel such as RBF(1.0), "
+        f"{where} holds {brief(spec)}, which is no kernel; use a kernel such as RBF(1.0), "
         "a scikit-learn kernel name, or a callable."
     )

@@ -337,9 +337,7 @@ def _require(condition, what: str) -> None:
 
 
 def _one_of(name, known):
-    _require(
-        isinstance(name, str) and name in known, f"{name!r:.60}, which this version does not know"
-    )
+    _require(isinstance(name, str) and name in known, f"{name!r:.60}, which this version does not know")
     return name
 
 
@@ -381,9 +379,7 @@ def save(model, path, *, metadata: Mapping[str, Any] | None = None) -> None:
         "model": encode(model, "model"),
     }
     with _replacing(os.path.realpath(path)) as stream, zipfile.ZipFile(stream, "w") as archive:
-        entries = {
-            name: _write_array(archive, name, value) for name, value in encode.arrays.items()
-        }
+        entries = {name: _write_array(archive, name, value) for name, value in encode.arrays.items()}
         text = json.dumps({**manifest, "entries": entries}, allow_nan=False, indent=1).encode()
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         archive.comment = hashlib.sha256(text).hexdigest().encode()
@@ -439,9 +435,7 @@ def _replacing(path: str) -> Iterator[Any]:
     """Open a temporary file that takes the place of `path` when all went well."""
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
-        raise FileNotFoundError(
-            f"The directory {folder} does not exist; create it before saving {name}."
-        )
+        raise FileNotFoundError(f"The directory {folder} does not exist; create it before saving {name}.")
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a directory; name a file.")
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
@@ -551,9 +545,7 @@ def _read_entry(archive, name) -> bytes:
 def _read_array(archive, name, declared) -> np.ndarray:
     data = _read_entry(archive, name)
     if len(data) != declared["bytes"] or hashlib.sha256(data).hexdigest() != declared["sha256"]:
-        raise _Refused(
-            f"{archive.fp.name} was altered after it was written: {name} is not as it was."
-        )
+        raise _Refused(f"{archive.fp.name} was altered after it was written: {name} is not as it was.")
     stream = io.BytesIO(data)
     version = np.lib.format.read_magic(stream)
     _require(version in ((1, 0), (2, 0)), f"the array {name} in an unknown format")

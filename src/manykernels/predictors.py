@@ -14,8 +14,19 @@ from .combination import Combination
 class Predictor(Protocol):
     """Scores of new rows, and their split by kernel."""
 
-    combination: Combination
-    intercept: np.ndarray
+    @property
+    def combination(self) -> Combination:
+        """The learned kernel."""
+        ...
+
+    @property
+    def intercept(self) -> np.ndarray:
+        """The intercept b, (c,)."""
+        ...
+
+    def shifted(self, offset) -> Predictor:
+        """Return the predictor with `offset` added to its intercept."""
+        ...
 
     def scores(self, X) -> np.ndarray:
         """Return f(x) for every row, (n, c)."""

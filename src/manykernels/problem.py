@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._text import brief
 from .families.base import Family, Members
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Scale:
         if isinstance(how, str) and how == "base":
             if not family.factorises:
                 raise ValueError(
-                    f"normalize='base' needs a family of products, but kernels is {family!r:.80}; "
+                    f"normalize='base' needs a family of products, but kernels is {brief(family)}; "
                     "use 'trace' or None."
                 )
             base = family.base_scale(X, sample_weight)

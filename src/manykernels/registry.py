@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from ._text import brief
 from .families import Enumerable, Family, Finite, Precomputed, Products
 from .families.bandwidths import bandwidth_grid
 from .kernels import RBF, Kernel, Laplacian, Linear
@@ -61,7 +62,7 @@ def make_family(kernels: Any, X, sample_weight) -> Family:
     if isinstance(kernels, Sequence | Mapping):
         return Finite(kernels)
     raise ValueError(
-        f"kernels is {kernels!r:.80}; pass a list or dict of kernels, a family such as Products(degree=3), or "
+        f"kernels is {brief(kernels)}; pass a list or dict of kernels, a family such as Products(degree=3), or "
         f"one of {', '.join(sorted([*FAMILIES, *GRIDS]))}."
     )
 
@@ -79,7 +80,9 @@ def make_solver(solver: Any, family: Family, random_state: Any) -> Solver:
     elif isinstance(solver, Solver):
         made = clone(solver)
     else:
-        raise ValueError(f"solver is {solver!r:.80}; pass 'auto', a name, or a solver such as LpNorm(p=1.2).")
+        raise ValueError(
+            f"solver is {brief(solver)}; pass 'auto', a name, or a solver such as LpNorm(p=1.2)."
+        )
     if "random_state" in made.get_params() and made.random_state is None:
         made.set_params(random_state=random_state)
     made.check_params()

@@ -9,6 +9,7 @@ All sums run over tiles of rows in a fixed order, so that results do not depend 
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -202,7 +203,7 @@ class StackBank(Bank):
         # Equal work per tile: rows near the top have longer upper-triangular parts.
         cuts = self.n_rows * (1 - np.sqrt(np.linspace(1, 0, 33)))
         edges = np.unique(np.round(cuts).astype(int))
-        self.tiles = list(zip(edges[:-1], edges[1:], strict=True))
+        self.tiles = list(itertools.pairwise(edges))
 
     def gram(self, weights):
         """Return Σ weights_i K_i."""
@@ -210,7 +211,8 @@ class StackBank(Bank):
         full[self.members] = weights
         K = np.empty((self.n_rows, self.n_rows))
         map_in_threads(lambda t: weighted_sum_rows(self.stack, full, *t, K), self.tiles)
-        for a, b in self.tiles:  # mirror tile by tile: a strided transpose of the whole misses the cache
+        # Mirror tile by tile: a strided transpose of the whole misses the cache.
+        for a, b in self.tiles:
             K[b:, a:b] = K[a:b, b:].T
             corner = K[a:b, a:b]
             lower = np.tril_indices(b - a, -1)

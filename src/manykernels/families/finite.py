@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from .._blocks import row_blocks
 from .._numba.stack import symmetry_violation
+from .._text import brief
 from .._threads import map_in_threads
 from ..kernels import Kernel, as_kernel
 from .bank import Bank, FeatureBank, KernelBank, Sharing, StackBank
@@ -60,14 +62,16 @@ class Finite(Family):
     def _check_shape(self):
         if isinstance(self.kernels, str | Kernel) or not isinstance(self.kernels, Sequence | Mapping):
             raise ValueError(
-                f"kernels is {self.kernels!r:.80}; Finite takes a list or a dict of kernels, such as "
+                f"kernels is {brief(self.kernels)}; Finite takes a list or a dict of kernels, such as "
                 "[RBF(1.0), Linear()]."
             )
         if len(self.kernels) == 0:
             raise ValueError("kernels is empty; pass at least one kernel, such as [RBF(1.0)].")
         given = self._given_names()
         if given is not None and len(given) != len(self.kernels):
-            raise ValueError(f"names has {len(given)} entries for {len(self.kernels)} kernels; give one each.")
+            raise ValueError(
+                f"names has {len(given)} entries for {len(self.kernels)} kernels; give one each."
+            )
 
     def _given_names(self):
         if isinstance(self.kernels, Mapping):
@@ -142,7 +146,9 @@ class Finite(Family):
             widths = [k.width(X.shape[1]) for k in kernels]
             if sum(widths) < X.shape[0]:
                 return FeatureBank(
-                    lambda a, b: np.hstack([k.features(X) for k in kernels[a:b]]), widths, X.shape[0]
+                    lambda a, b: np.hstack([k.features(X) for k in kernels[a:b]]),
+                    widths,
+                    X.shape[0],
                 )
         return KernelBank(kernels, X)
 
@@ -246,7 +252,8 @@ def _check_symmetric(X, label):
     tolerance = 1e3 * unit * np.maximum(size, np.finfo(float).tiny)
     edges = np.linspace(0, X.shape[0], 33).astype(int)
     found = map_in_threads(
-        lambda e: symmetry_violation(X, e[0], e[1], tolerance), list(zip(edges[:-1], edges[1:], strict=True))
+        lambda e: symmetry_violation(X, e[0], e[1], tolerance),
+        list(itertools.pairwise(edges)),
     )
     for s, t, i in found:
         if s >= 0:

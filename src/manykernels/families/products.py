@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from .._blocks import row_blocks
+from .._text import brief
 from ..kernels import Kernel, Linear, as_kernel
 from .bank import Bank, FeatureBank, Sharing, TileBank
 from .base import Family
@@ -86,11 +87,11 @@ class Products(Family):
             raise ValueError(f"count of Products is {self.count!r}; use 'distinct' or 'ordered'.")
         if self.base is not None and (isinstance(self.base, str) or not isinstance(self.base, Sequence)):
             raise ValueError(
-                f"base of Products is {self.base!r:.80}; pass a list of kernels, or None for the columns."
+                f"base of Products is {brief(self.base)}; pass a list of kernels, or None for the columns."
             )
         if self.base is not None and len(self.base) == 0:
             raise ValueError("base of Products is empty; pass at least one kernel, or None for the columns.")
-        if self.degree_prior is not None and not _positive_numbers(self.degree_prior, self.degree):
+        if self.degree_prior is not None and not _positive_numbers(self.degree_prior, int(self.degree)):
             raise ValueError(
                 f"degree_prior of Products must be {self.degree} positive numbers, one for each degree "
                 f"from 1 to {self.degree}."
@@ -231,7 +232,9 @@ class Products(Family):
         """Return features for monomials, tiles of products otherwise."""
         if self.base is None:
             return FeatureBank(
-                lambda a, b: monomials(X, members[a:b]), np.ones(len(members), dtype=np.intp), X.shape[0]
+                lambda a, b: monomials(X, members[a:b]),
+                np.ones(len(members), dtype=np.intp),
+                X.shape[0],
             )
         return _ProductBank(self, X, members)
 
@@ -331,9 +334,17 @@ class ProductSum(Kernel):
 
     def _symbol(self):
         r = len(self.scale)
-        n = n_multisets(r, self.degree) if self.count == "distinct" else sum(r**d for d in range(1, self.degree + 1))
+        n = (
+            n_multisets(r, self.degree)
+            if self.count == "distinct"
+            else sum(r**d for d in range(1, self.degree + 1))
+        )
         return f"all {n:,} products of degree ≤ {self.degree}"
 
     def parameters(self):
         """Return the degree and the counting."""
-        return {"degree": self.degree, "count": self.count, "members": math.comb(len(self.scale) + self.degree, self.degree) - 1}
+        return {
+            "degree": self.degree,
+            "count": self.count,
+            "members": math.comb(len(self.scale) + self.degree, self.degree) - 1,
+        }

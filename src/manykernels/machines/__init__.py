@@ -126,9 +126,7 @@ def solve_primal(
     return Fit(full, Z @ W, W, fit.n_iter, fit.gap)
 
 
-def _prepare(
-    Y: np.ndarray, C: float, s: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _prepare(Y: np.ndarray, C: float, s: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the targets, the rows of positive weight, and ``C s``."""
     Y = np.asarray(Y, dtype=np.float64)
     s = np.ones(len(Y)) if s is None else np.asarray(s, dtype=np.float64)

@@ -28,9 +28,7 @@ def solve(
     if not V.any():
         # At f = 0 every row is inside the margin, for every output: one factorisation serves all.
         V = space.curved(2.0 * U)(space.pull(2.0 * U[:, None] * Y))
-    return solve_smooth(
-        space, Y, loss, U, V, tol, _weights, fallback=lambda y: problem(space, y, U)
-    )
+    return solve_smooth(space, Y, loss, U, V, tol, _weights, fallback=lambda y: problem(space, y, U))
 
 
 def problem(space: Space, y: np.ndarray, U: np.ndarray) -> Dual:

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from .._text import brief
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Enumerable, Family, can
 from ..losses import Loss
@@ -176,9 +177,9 @@ class BatchSolver(Solver):
     def check_params(self):
         """Check `max_iter` and `tol`."""
         if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter of {self!r} must be a whole number of at least 1.")
+            raise ValueError(f"max_iter of {brief(self)} must be a whole number of at least 1.")
         if not (isinstance(self.tol, numbers.Real) and self.tol >= 0):
-            raise ValueError(f"tol of {self!r} must be a number of at least 0.")
+            raise ValueError(f"tol of {brief(self)} must be a number of at least 0.")
 
     def solve(self, problem, init=None, on_iteration=None):
         """Iterate until the relative gap is at most `tol`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
-
 import numpy as np
 
 from ..certificates import norm
@@ -54,7 +52,7 @@ class LpNorm(BatchSolver):
     def check_params(self):
         """Check p besides the rest."""
         super().check_params()
-        if not (isinstance(self.p, numbers.Real) and 1 < self.p <= 2):
+        if not (isinstance(self.p, int | float | np.number) and 1 < self.p <= 2):
             raise ValueError(
                 f"p of LpNorm is {self.p!r}; it must lie in (1, 2]. For p = 1 use SimpleMKL or SILP."
             )

@@ -17,7 +17,6 @@ from ..machines import Fit, solve_dual, solve_primal
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
 
-
 #: Machines with smaller systems than this run BLAS on one thread: its threads cost more than they bring.
 SMALL = 2000
 
@@ -111,8 +110,9 @@ class Workspace:
         theta = np.where(self.alive, theta, 0.0)
         weights = self.weights(theta)
         columns = self.bank.n_columns(weights)
-        narrow = columns is not None and columns + 1 < self.problem.n_rows
-        size = columns if narrow else self.problem.n_rows
+        n = self.problem.n_rows
+        narrow = columns is not None and columns + 1 < n
+        size = columns if columns is not None and narrow else n
         with one_blas_thread() if size < SMALL else nullcontext():
             if narrow:
                 A, F, W, b, norms_sq = self._primal(weights)
@@ -141,6 +141,7 @@ class Workspace:
         Z[:, -1] = 1.0
         fit = solve_primal(Z, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
         self._last = fit
+        assert fit.W is not None
         W = fit.W[:-1] * root[:, None]
         norms_sq = np.bincount(owner, weights=np.square(W).sum(axis=1), minlength=self.n_members)
         return fit.A, fit.F, W, fit.W[-1], norms_sq

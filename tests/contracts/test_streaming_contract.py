@@ -1,0 +1,186 @@
+"""A streaming solver is three methods over a dict of arrays, which is also its checkpoint."""
+
+import io
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from manykernels import MKLClassifier, MKLRegressor
+from manykernels.combination import Combination
+from manykernels.families import HasFeatures, Products
+from manykernels.kernels import RBF, Linear
+from manykernels.predictors import Primal
+from manykernels.problem import Result, Trace
+from manykernels.solvers import LpNorm, StreamingSolver
+
+from .cases import problem, rows
+
+
+class StreamingRidge(StreamingSolver):
+    """Ridge regression on explicit features from the sums ZᵀZ and ZᵀY."""
+
+    requires = (HasFeatures,)
+    losses = ("squared",)
+
+    def __init__(self, batch_size=7):
+        self.batch_size = batch_size
+
+    def default_loss(self, n_classes):
+        return "squared"
+
+    def start(self, problem):
+        k = int(problem.family.widths(problem.family.members()).sum()) + 1
+        return {"ZZ": np.zeros((k, k)), "ZY": np.zeros((k, problem.n_outputs)), "n": np.zeros(1)}
+
+    def update(self, state, batch):
+        phi = batch.family.features(batch.X, batch.family.members())
+        Z = np.column_stack([phi, np.ones(batch.n_rows)])
+        weighted = Z * batch.sample_weight[:, None]
+        return {
+            "ZZ": state["ZZ"] + weighted.T @ Z,
+            "ZY": state["ZY"] + weighted.T @ batch.Y,
+            "n": state["n"] + batch.n_rows,
+        }
+
+    def finish(self, state, problem):
+        W = np.linalg.solve(state["ZZ"] + np.eye(len(state["ZZ"])) / problem.C, state["ZY"])
+        members = problem.family.members()
+        ones = np.ones(len(members))
+        combination = Combination(problem.family, members, ones, ones)
+        return Result(
+            predictor=Primal(combination, W[:-1], W[-1]),
+            combination=combination,
+            objective=np.nan,
+            gap=np.nan,
+            gap_kind="none",
+            n_iter=1,
+            converged=True,
+            trace=Trace(),
+            dual_coef=None,
+            intercept=W[-1],
+        )
+
+
+X = rows(50)
+Y = problem("squared", 2, X=X).Y + [3.0, -1.0]
+LABELS = np.array(["no", "perhaps", "yes"])[np.digitize(Y[:, 0], [2.5, 3.5])]
+KERNELS = Products(degree=2)
+
+
+def regressor(**options):
+    return MKLRegressor(KERNELS, solver=StreamingRidge(**options), C=2.0)
+
+
+def classifier():
+    return MKLClassifier(KERNELS, solver=StreamingRidge(), C=2.0)
+
+
+def test_fit_streams_over_all_rows():
+    model = regressor().fit(X, Y)
+    phi = KERNELS.resolve(4).features(X, KERNELS.resolve(4).members())
+    Z = np.column_stack([phi, np.ones(50)])
+    centred = Y - Y.mean(axis=0)
+    W = np.linalg.solve(Z.T @ Z + np.eye(Z.shape[1]) / 2.0, Z.T @ centred)
+    assert_allclose(model.predict(X), Z @ W + Y.mean(axis=0), atol=1e-8)
+
+
+@pytest.mark.parametrize("size", [1, 13, 1000])
+def test_batches_cover_every_row_once(size):
+    assert_allclose(regressor(batch_size=size).fit(X, Y).predict(X), regressor().fit(X, Y).predict(X), atol=1e-8)
+
+
+def test_partial_fit_in_one_batch_is_fit():
+    assert_allclose(regressor().partial_fit(X, Y).predict(X), regressor().fit(X, Y).predict(X), atol=1e-8)
+
+
+def test_partial_fit_counts_every_batch():
+    model = regressor().partial_fit(X[:20], Y[:20]).partial_fit(X[20:], Y[20:])
+    assert model.state_["n"] == 50
+
+
+def test_sample_weights_reach_every_batch():
+    s = np.random.default_rng(0).integers(0, 3, size=50).astype(float)
+    weighted, repeated = regressor().partial_fit(X[:5], Y[:5]), regressor().partial_fit(X[:5], Y[:5])
+    weighted.partial_fit(X, Y, sample_weight=s)
+    repeated.partial_fit(np.repeat(X, s.astype(int), axis=0), np.repeat(Y, s.astype(int), axis=0))
+    assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-8)
+
+
+def test_a_classifier_learns_from_batches_with_announced_classes():
+    model = classifier().partial_fit(X[:3], LABELS[:3], classes=["yes", "no", "perhaps"])
+    assert list(model.classes_) == ["no", "perhaps", "yes"]
+    for a in range(3, 50, 10):
+        model.partial_fit(X[a : a + 10], LABELS[a : a + 10])
+    assert_allclose(model.decision_function(X), classifier().fit(X, LABELS).decision_function(X), atol=1e-8)
+
+
+def test_a_first_batch_of_one_class_is_enough_when_classes_are_announced():
+    only = LABELS == "yes"
+    model = classifier().partial_fit(X[only], LABELS[only], classes=["no", "perhaps", "yes"])
+    assert (model.predict(X[only]) == "yes").all()
+
+
+def test_a_label_that_was_not_announced_is_refused():
+    model = classifier().partial_fit(X, LABELS)
+    with pytest.raises(ValueError, match="'never', which is not among the classes"):
+        model.partial_fit(X[:1], ["never"])
+
+
+def test_fit_forgets_the_stream_before_it():
+    model = classifier().partial_fit(X, LABELS, classes=["no", "perhaps", "yes"])
+    model.fit(X, Y[:, 0] > 3)
+    assert list(model.classes_) == [False, True]
+
+
+def test_partial_fit_after_fit_does_not_go_on_with_an_older_stream():
+    model = regressor().partial_fit(X, Y)
+    model.fit(X[:20], Y[:20])
+    model.partial_fit(X[20:40], Y[20:40])
+    assert model.state_["n"] in (20, 40)  # anew, or from the fit: not 70
+
+
+def test_state_survives_a_file_and_resumes_to_the_same_result():
+    pb = problem("squared", 2, X=X, family=KERNELS)
+    solver = StreamingRidge()
+    batches = list(pb.batches(10))
+    straight = solver.start(batches[0])
+    for batch in batches:
+        straight = solver.update(straight, batch)
+
+    state = solver.start(batches[0])
+    for batch in batches[:2]:
+        state = solver.update(state, batch)
+    assert all(isinstance(value, np.ndarray) for value in state.values())
+    file = io.BytesIO()
+    np.savez(file, **state)
+    file.seek(0)
+    state = dict(np.load(file))
+    for batch in batches[2:]:
+        state = solver.update(state, batch)
+
+    assert_array_equal(
+        solver.finish(state, pb).predictor.scores(X), solver.finish(straight, pb).predictor.scores(X)
+    )
+
+
+def test_finishing_does_not_end_the_stream():
+    pb = problem("squared", 2, X=X, family=KERNELS)
+    solver, (first, second) = StreamingRidge(), pb.batches(25)
+    state = solver.update(solver.start(first), first)
+    solver.finish(state, pb)
+    once = solver.update(solver.update(solver.start(first), first), second)
+    assert_array_equal(solver.update(state, second)["ZY"], once["ZY"])
+
+
+@pytest.mark.parametrize("solver", ["auto", "lp_norm", "simple_mkl", LpNorm()])
+@pytest.mark.parametrize("estimator", [MKLClassifier, MKLRegressor])
+def test_other_solvers_have_no_partial_fit(estimator, solver):
+    assert not hasattr(estimator(solver=solver), "partial_fit")
+
+
+def test_it_says_what_it_needs():
+    with pytest.raises(ValueError, match="StreamingRidge needs a family with explicit features"):
+        MKLRegressor([RBF(), Linear()], solver=StreamingRidge()).fit(X, Y)
+    with pytest.raises(ValueError, match="StreamingRidge takes loss squared, not 'hinge'"):
+        MKLClassifier(KERNELS, solver=StreamingRidge(), loss="hinge").fit(X, LABELS)

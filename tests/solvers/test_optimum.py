@@ -1,0 +1,132 @@
+"""Solvers of one objective meet at one optimum, however they get there."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from manykernels import MKLRegressor
+from manykernels.families import Finite, Products
+from manykernels.families.monomials import multisets
+from manykernels.predictors import Dual, Primal
+from manykernels.solvers import SILP, LpNorm, SimpleMKL, Single, Uniform
+from tests.contracts.cases import BATCH_KERNELS, OUTPUTS, from_list, monomial, problem, rows
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS, ids=str)
+def test_the_sparse_solvers_agree(outputs):
+    pb = problem(*outputs, weights="random", seed=3)
+    one, other = SimpleMKL(tol=1e-7).solve(pb), SILP(tol=1e-5).solve(pb)
+    assert one.objective == pytest.approx(other.objective, rel=1.1e-5)
+    assert one.objective - one.gap <= other.objective * (1 + 1e-9)  # a bound of one holds for the other
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS, ids=str)
+def test_lp_norm_approaches_the_sparse_optimum(outputs):
+    pb = problem(*outputs, seed=3)
+    sparse = SimpleMKL(tol=1e-7).solve(pb)
+    near = LpNorm(p=1.001, tol=1e-6, max_iter=1000).solve(pb)
+    # ‖u‖_1.001 is at least ‖u‖_1 times m^(1/1.001 - 1) = 0.9986 for m = 4, and the penalty is its square.
+    assert sparse.objective * 0.997 <= near.objective <= sparse.objective * (1 + 2e-6)
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS, ids=str)
+def test_lp_norm_with_p_two_is_the_plain_sum(outputs):
+    pb = problem(*outputs, seed=3)
+    one, other = LpNorm(p=2.0).solve(pb), Uniform().solve(pb)
+    assert one.objective == pytest.approx(other.objective, rel=1e-9)
+    assert_allclose(one.combination.weights, other.combination.weights, rtol=1e-9)
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS, ids=str)
+def test_a_smaller_norm_has_a_larger_optimum(outputs):
+    pb = problem(*outputs, seed=4)
+    values = [LpNorm(p=p, tol=1e-6).solve(pb).objective for p in (1.05, 4 / 3, 1.7, 2.0)]
+    assert all(a >= b * (1 - 1e-6) for a, b in zip(values, values[1:]))  # ‖u‖_p falls with p
+
+
+@pytest.mark.parametrize("outputs", [("squared", 1), ("hinge", 1), ("softmax", 3)], ids=str)
+def test_the_best_single_kernel_is_no_better_than_the_best_combination(outputs):
+    pb = problem(*outputs, seed=4)
+    single = Single().solve(pb)
+    best = SimpleMKL(tol=1e-7).solve(pb)
+    assert best.objective <= single.objective * (1 + 1e-7)
+    assert single.objective - single.gap <= best.objective * (1 + 1e-9)
+
+
+def test_single_takes_the_kernel_with_the_smallest_objective():
+    pb = problem("squared", seed=5)
+    alone = [
+        Uniform().solve(problem("squared", seed=5, family=Finite([kernel]))).objective for kernel in BATCH_KERNELS
+    ]
+    single = Single().solve(pb)
+    assert np.flatnonzero(single.combination.weights).tolist() == [int(np.argmin(alone))]
+    assert single.objective == pytest.approx(min(alone), rel=1e-8)
+
+
+# -- features or Gram matrices -------------------------------------------------------------------------
+
+FUNCTIONS = [lambda A, B, z=z: monomial(z, A, B) for z in multisets(3, 2)]
+SOLVERS = {
+    "lp-1.1": LpNorm(p=1.1, tol=1e-7),
+    "lp-4/3": LpNorm(tol=1e-7),
+    "uniform": Uniform(),
+    "simple-mkl": SimpleMKL(tol=1e-7),
+    "silp": SILP(tol=1e-3),  # cutting planes slow down with the number of kernels
+}
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS, ids=str)
+@pytest.mark.parametrize("name", SOLVERS)
+def test_explicit_features_and_gram_matrices_have_one_optimum(name, outputs):
+    X, solver = rows(40)[:, :3], SOLVERS[name]
+    primal = solver.solve(problem(*outputs, X=X, weights="zeros", family=Products(degree=2)))
+    dual = solver.solve(problem(*outputs, X=X, weights="zeros", family=Finite(FUNCTIONS)))
+    assert isinstance(primal.predictor, Primal) and isinstance(dual.predictor, Dual)
+    tol = getattr(solver, "tol", 1e-8)
+    assert primal.objective == pytest.approx(dual.objective, rel=tol + 1e-8)
+    # The scores of two points within ε of the optimum differ by about √ε.
+    new = rows(6, seed=9)[:, :3]
+    spread = 10 * np.sqrt(tol) * (1 + np.abs(dual.predictor.scores(new)).max())
+    assert_allclose(primal.predictor.scores(new), dual.predictor.scores(new), atol=spread)
+
+
+def test_more_features_than_rows_go_through_gram_matrices():
+    X = rows(10)[:, :3]
+    r = LpNorm(tol=1e-7).solve(problem("squared", X=X, family=Products(degree=2)))
+    other = LpNorm(tol=1e-7).solve(problem("squared", X=X, family=Finite(FUNCTIONS)))
+    assert isinstance(r.predictor, Dual)
+    assert r.objective == pytest.approx(other.objective, rel=2e-7)
+
+
+@pytest.mark.parametrize("solver", ["lp_norm", "simple_mkl", "silp", "uniform"])
+def test_ready_made_matrices_have_the_optimum_of_their_kernels(solver):
+    X = rows(30)
+    y = X[:, 0] - X[:, 1] ** 2
+    K = np.stack([from_list(BATCH_KERNELS)(i, X, X) for i in range(4)], axis=2)
+    new = rows(5, seed=7)
+    K_new = np.stack([from_list(BATCH_KERNELS)(i, new, X) for i in range(4)], axis=2)
+    ready = MKLRegressor("precomputed", solver=solver).fit(K, y)
+    plain = MKLRegressor(list(BATCH_KERNELS), solver=solver).fit(X, y)
+    assert ready.objective_ == pytest.approx(plain.objective_, rel=1e-9)
+    assert_allclose(ready.predict(K_new), plain.predict(new), atol=1e-8)
+
+
+# -- symmetries of the objective -----------------------------------------------------------------------
+
+
+def test_the_order_of_kernels_does_not_matter():
+    for order in itertools.islice(itertools.permutations(range(4)), 0, None, 5):
+        shuffled = problem("hinge", family=Finite([BATCH_KERNELS[i] for i in order]))
+        a, b = LpNorm(tol=1e-8).solve(problem("hinge")), LpNorm(tol=1e-8).solve(shuffled)
+        assert a.objective == pytest.approx(b.objective, rel=2e-8)
+        assert_allclose(b.combination.weights, a.combination.weights[list(order)], rtol=1e-3, atol=1e-5)
+
+
+def test_rescaling_a_kernel_changes_nothing_when_traces_are_normalised():
+    scaled = [lambda A, B, i=i: 10.0 ** (3 * i) * from_list(BATCH_KERNELS)(i, A, B) for i in range(4)]
+    a = LpNorm(tol=1e-8).solve(problem("logistic"))
+    b = LpNorm(tol=1e-8).solve(problem("logistic", family=Finite(scaled)))
+    assert a.objective == pytest.approx(b.objective, rel=2e-8)
+    assert_allclose(b.combination.weights, a.combination.weights / 10.0 ** (3 * np.arange(4)), rtol=1e-3)

@@ -1,0 +1,257 @@
+"""Bad input gets one clear sentence that names the argument and the remedy, before any long work."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from manykernels import MKLClassifier, MKLRegressor
+from manykernels.families import Finite, Precomputed, Products
+from manykernels.kernels import RBF, Dirichlet, Linear, Polynomial
+from manykernels.solvers import LpNorm, SimpleMKL, Solver
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((30, 4))
+y = np.where(X[:, 0] > 0, 1, -1)
+
+
+def says(match, call):
+    with pytest.raises(ValueError, match=match) as info:
+        call()
+    text = str(info.value)
+    assert "\n" not in text.strip(), "one sentence, please"
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_missing_and_infinite_values_are_refused(bad):
+    Z = X.copy()
+    Z[3, 1] = bad
+    with pytest.raises(ValueError, match="NaN|infinity"):
+        MKLClassifier().fit(Z, y)
+    m = MKLClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="NaN|infinity"):
+        m.predict(Z)
+
+
+def test_targets_must_match_rows():
+    says("inconsistent numbers of samples", lambda: MKLClassifier().fit(X, y[:-1]))
+
+
+def test_one_class_is_refused():
+    says("y holds one class only", lambda: MKLClassifier().fit(X, np.ones(30)))
+
+
+def test_another_number_of_columns_is_refused():
+    m = MKLClassifier().fit(X, y)
+    says("X has 3 features", lambda: m.predict(X[:, :3]))
+
+
+@pytest.mark.parametrize("C", [0, -1, np.nan, np.inf, "1", None])
+def test_C_must_be_positive(C):
+    says("C is .*positive", lambda: MKLClassifier(C=C).fit(X, y))
+
+
+def test_sample_weights_must_not_be_negative_or_all_zero():
+    says("[Nn]egative", lambda: MKLClassifier().fit(X, y, sample_weight=-np.ones(30)))
+    says(
+        "sample_weight is zero for every row",
+        lambda: MKLClassifier().fit(X, y, sample_weight=np.zeros(30)),
+    )
+    says("sample_weight", lambda: MKLClassifier().fit(X, y, sample_weight=np.ones(29)))
+
+
+@pytest.mark.parametrize(
+    ("kernels", "match"),
+    [
+        ([], "kernels is empty"),
+        ({}, "kernels is empty"),
+        ("gausian", "kernels is 'gausian'; use one of"),
+        (["rbff"], "kernel 'rbff' is unknown; use one of"),
+        ([3.0], "kernels holds 3.0, which is no kernel"),
+        (7, "kernels is 7; pass a list or dict"),
+        (np.zeros((30, 30, 2)), "kernels='precomputed'"),
+        ([RBF(0.0)], "sigma of RBF.*positive"),
+        ([RBF(-1)], "sigma of RBF.*positive"),
+        ([RBF("auto")], "sigma of RBF.*positive"),
+        ([Polynomial(degree=0)], "degree of Polynomial"),
+        ([Polynomial(coef0=-1)], "coef0 of Polynomial"),
+        ([Dirichlet(1.0)], "one column only; pass columns"),
+        ([Dirichlet(-1.0, columns=[0])], "sigma of Dirichlet"),
+        ([Linear(columns=[9])], "columns of Linear.*X has 4 columns"),
+        ([Linear(columns=["age"])], "X has no column names"),
+        ([Linear(columns=[True, False])], "mask of length 2"),
+        ([Linear(columns=[])], "selects no column"),
+        (Finite([RBF(1.0)], names=["a", "b"]), "names has 2 entries for 1 kernels"),
+        (Products(degree=0), "degree of Products"),
+        (Products(degree=1.5), "degree of Products"),
+        (Products(count="all"), "count of Products"),
+        (Products(base=[]), "base of Products is empty"),
+        (Products(degree=2, degree_prior=[1.0]), "degree_prior of Products"),
+    ],
+    ids=str,
+)
+def test_kernels_that_make_no_sense(kernels, match):
+    says(match, lambda: MKLClassifier(kernels).fit(X, y))
+
+
+def test_a_missing_column_name_is_named():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    says(
+        "names 'age', which X does not have; X has a, b, c, d",
+        lambda: MKLClassifier([Linear(["age"])]).fit(frame, y),
+    )
+
+
+@pytest.mark.parametrize(
+    ("solver", "match"),
+    [
+        ("newton", "solver is 'newton'; use 'auto'"),
+        (LpNorm, "pass 'auto', a name, or a solver such as"),
+        (LpNorm(p=1.0), "p of LpNorm is 1.0.*use SimpleMKL or SILP"),
+        (LpNorm(p=3), "p of LpNorm is 3"),
+        (LpNorm(p="2"), "p of LpNorm"),
+        (LpNorm(max_iter=0), "max_iter of LpNorm"),
+        (SimpleMKL(tol=-1), "tol of SimpleMKL"),
+    ],
+    ids=str,
+)
+def test_solvers_that_make_no_sense(solver, match):
+    says(match, lambda: MKLClassifier(solver=solver).fit(X, y))
+
+
+def test_unknown_losses_and_losses_for_the_wrong_task():
+    says("loss", lambda: MKLClassifier(loss="hing").fit(X, y))
+    says("MKLRegressor takes 'squared'", lambda: MKLRegressor(loss="hinge").fit(X, y))
+
+
+@pytest.mark.parametrize(
+    ("normalize", "match"),
+    [
+        ("max", "normalize is 'max'"),
+        ("base", "normalize='base' needs a family of products"),
+        ([1.0], "one positive number for each of the 13 kernels"),
+        ([1.0] * 12 + [0.0], "one positive number"),
+    ],
+)
+def test_scales_that_make_no_sense(normalize, match):
+    says(match, lambda: MKLClassifier(normalize=normalize).fit(X, y))
+
+
+def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
+    class Draws(Solver):
+        from manykernels.families import Samplable
+
+        requires = (Samplable,)
+
+    says(
+        "Draws needs a family that can draw its kernels at random, and Finite is not",
+        lambda: MKLClassifier(solver=Draws()).fit(X, y),
+    )
+
+
+def test_more_products_than_can_be_listed_are_refused_at_once():
+    Z = rng.standard_normal((30, 300))
+    says(
+        "4,590,550 members, too many to list",
+        lambda: MKLRegressor(Products(degree=3), solver=LpNorm()).fit(Z, y),
+    )
+
+
+# -- precomputed ---------------------------------------------------------------------------------------
+
+K = np.stack([RBF(1.0)(X), RBF(3.0)(X)], axis=2)
+
+
+def altered(s, t, i, value):
+    bad = K.copy()
+    bad[s, t, i] = value
+    return bad
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_asymmetric_matrices_are_named(dtype):
+    bad = altered(2, 5, 1, 0.1).astype(dtype)
+    says(
+        "kernel K1 is not symmetric at rows 2 and 5",
+        lambda: MKLClassifier("precomputed").fit(bad, y),
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_matrices_that_are_not_finite_are_named(value):
+    says(
+        "kernel dti is not finite at rows 3",
+        lambda: MKLClassifier(Precomputed(["mri", "dti"])).fit(altered(3, 3, 1, value), y),
+    )
+
+
+def test_indefinite_matrices_are_named():
+    bad = K.copy()
+    bad[:, :, 1] -= 3 * np.eye(30)
+    says("kernel K1 is not positive semi-definite", lambda: MKLClassifier("precomputed").fit(bad, y))
+
+
+def test_wrong_shapes_of_stacks():
+    says("square matrices", lambda: MKLClassifier("precomputed").fit(K[:, :20], y))
+    m = MKLClassifier("precomputed").fit(K, y)
+    says("X holds 1 kernels, but the model was fitted on 2", lambda: m.predict(K[:, :, :1]))
+    says("20 features", lambda: m.predict(K[:, :20]))
+    says("names has 1 entries for 2 kernels", lambda: MKLClassifier(Precomputed(["mri"])).fit(K, y))
+
+
+# -- strange but legal ---------------------------------------------------------------------------------
+
+
+def test_constant_and_duplicated_columns_do_no_harm():
+    Z = np.column_stack([X, np.full(30, 3.0), np.zeros(30), X[:, 0]])
+    for kernels in ("gaussian", Products(degree=2)):
+        m = MKLClassifier(kernels).fit(Z, y)
+        assert m.converged_
+        assert m.score(Z, y) > 0.9
+
+
+def test_a_kernel_that_vanishes_is_dropped():
+    Z = np.column_stack([X, np.zeros(30)])
+    m = MKLClassifier([Linear(columns=[4]), Linear(columns=[0])]).fit(Z, y)
+    assert m.rho_[0] == 0
+    assert m.weights_[0] == 0
+
+
+def test_all_kernels_vanishing_is_refused():
+    says("every kernel vanishes", lambda: MKLClassifier([Linear()]).fit(np.zeros((30, 2)), y))
+
+
+def test_rows_that_are_all_alike_still_give_a_model():
+    m = MKLRegressor().fit(np.ones((10, 2)), np.arange(10.0))
+    assert np.allclose(m.predict(np.ones((1, 2))), 4.5)
+
+
+def test_a_callable_with_a_wrong_shape_is_named():
+    def broken(A, B):
+        return np.ones(3)
+
+    says(r"kernel broken returned shape \(3,\)", lambda: MKLClassifier([broken]).fit(X, y))
+
+
+def test_sparse_rows_too_large_to_be_made_dense_are_refused(monkeypatch):
+    monkeypatch.setattr("manykernels.estimators.DENSE_BYTES", 100)
+    says(
+        "X is sparse with shape .*needs dense rows",
+        lambda: MKLClassifier(Products()).fit(sp.csr_matrix(X), y),
+    )
+
+
+def test_a_failed_fit_leaves_no_half_fitted_model():
+    m = MKLClassifier([RBF(-1.0)])
+    with pytest.raises(ValueError, match="sigma"):
+        m.fit(X, y)
+    assert not hasattr(m, "result_")
+    with pytest.raises(Exception, match="not fitted"):
+        m.predict(X)
+
+
+def test_a_wrong_init_is_refused():
+    says(
+        "init must hold 2 non-negative",
+        lambda: MKLClassifier([RBF(1.0), Linear()]).fit(X, y, init=[1.0]),
+    )

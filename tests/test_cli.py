@@ -1,0 +1,382 @@
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+typer_testing = pytest.importorskip("typer.testing")
+
+from manykernels import MKLClassifier, MKLRegressor, __version__, cli, load  # noqa: E402
+from manykernels.kernels import RBF, Linear  # noqa: E402
+from manykernels.persistence import read_metadata  # noqa: E402
+
+
+def run(*args, code=0):
+    """Run the command line; on success return what it printed, else the error stream on one line."""
+    result = typer_testing.CliRunner().invoke(cli.application(), [str(a) for a in args])
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else " ".join(result.stderr.split())
+
+
+def columns(n=80):
+    rng = np.random.default_rng(0)
+    a, b, c = rng.standard_normal((3, n))
+    return {
+        "a": a,
+        "b": 100 + 20 * b,
+        "c": c,
+        "count": rng.integers(0, 9, n),
+        "label": np.where(a * b > 0, "same", "other"),
+        "y": a + 0.5 * b,
+    }
+
+
+def write(path, data):
+    table = pa.table(data)
+    if path.suffix == ".csv":
+        from pyarrow import csv as arrow_csv
+
+        arrow_csv.write_csv(table, path)
+    elif path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        parquet.write_table(table, path)
+    else:
+        from pyarrow import feather
+
+        feather.write_feather(table, str(path))
+    return path
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write(tmp_path / "data.csv", columns())
+
+
+@pytest.fixture
+def model(data, tmp_path):
+    run(
+        "fit",
+        data,
+        "--target",
+        "label",
+        "--drop",
+        "y",
+        "-o",
+        tmp_path / "m.mk",
+        "--loss",
+        "logistic",
+    )
+    return tmp_path / "m.mk"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "feather", "arrow"])
+def test_fit_show_predict_on_every_format(tmp_path, ending):
+    data = write(tmp_path / f"data.{ending}", columns())
+    path = tmp_path / "m.mk"
+    screen = run("fit", data, "-t", "label", "--drop", "y", "-o", path)
+    assert "80 rows, 4 columns" in screen and "accuracy" in screen and "(exact)" in screen
+    assert "rbf(σ=" in run("show", path)
+    answers = list(csv.DictReader(io.StringIO(run("predict", path, data))))
+    assert len(answers) == 80 and {a["prediction"] for a in answers} <= {"same", "other"}
+    out = tmp_path / f"out.{ending}"
+    run("predict", path, data, "-o", out)
+    assert cli.read_table(out).column("prediction").to_pylist() == [a["prediction"] for a in answers]
+
+
+def test_predict_applies_the_standardisation_of_fit(model, data):
+    table = columns()
+    names = read_metadata(model)["columns"]
+    assert names == ["a", "b", "c", "count"]
+    X = np.column_stack([table[n] for n in names]).astype(float)
+    train, _ = cli.split(80, table["label"], 0.25, 0)
+    Z = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
+    expected = load(model).predict(cli.named(Z, names))
+    answers = [a["prediction"] for a in csv.DictReader(io.StringIO(run("predict", model, data)))]
+    assert answers == expected.tolist()
+
+
+def test_predict_takes_columns_in_any_order_and_needs_no_target(model, data, tmp_path):
+    table = columns()
+    other = write(tmp_path / "other.parquet", {k: table[k] for k in ("count", "c", "b", "a")})
+    assert run("predict", model, other) == run("predict", model, data)
+
+
+def test_the_score_is_that_of_the_saved_model_on_rows_it_has_not_seen(model, data):
+    table = columns()
+    _, test = cli.split(80, table["label"], 0.25, 0)
+    answers = [a["prediction"] for a in csv.DictReader(io.StringIO(run("predict", model, data)))]
+    score = read_metadata(model)["score"]
+    assert score["n_rows"] == len(test) == 20
+    assert score["value"] == np.mean(np.array(answers)[test] == table["label"][test])
+
+
+def test_probabilities_sum_to_one(model, data):
+    rows = list(csv.DictReader(io.StringIO(run("predict", model, data, "--proba"))))
+    assert set(rows[0]) == {"prediction", "probability_same", "probability_other"}
+    for row in rows:
+        assert abs(float(row["probability_same"]) + float(row["probability_other"]) - 1) < 1e-12
+
+
+def test_regression_on_products_names_the_columns(data, tmp_path):
+    path = tmp_path / "m.mk"
+    options = ("--kernels", "products", "--degree", "2", "--columns", "a,b", "--p", "1.1")
+    screen = run("fit", data, "-t", "y", *options, "-o", path)
+    assert "regression" in screen and "R²" in screen and "LpNorm(p=1.1)" in screen
+    assert {r["kernel"] for r in load(path).combination_.table()} == {"a", "b", "a²", "a·b", "b²"}
+
+
+def test_all_rows_are_used_when_nothing_is_held_out(data, tmp_path):
+    path = tmp_path / "m.mk"
+    screen = run("fit", data, "-t", "y", "--drop", "label", "--test-size", "0", "-o", path)
+    assert "Held-out" not in screen and "80 rows" in screen
+    assert read_metadata(path)["score"] is None
+
+
+def test_columns_stay_as_they_are_without_standardising(data, tmp_path):
+    path = tmp_path / "m.mk"
+    run("fit", data, "-t", "y", "--drop", "label", "--no-standardize", "-o", path)
+    assert read_metadata(path)["mean"].tolist() == [0.0] * 4
+
+
+def test_the_task_follows_the_target_unless_told(data, tmp_path):
+    path = tmp_path / "m.mk"
+    run("fit", data, "-t", "count", "--drop", "label", "-o", path)
+    assert isinstance(load(path), MKLClassifier)
+    run("fit", data, "-t", "count", "--drop", "label", "-o", path, "--force", "--task", "regress")
+    assert isinstance(load(path), MKLRegressor)
+
+
+def test_json_parses_and_agrees_with_the_model(model):
+    record = json.loads(run("show", model, "--json"))
+    fitted = load(model)
+    assert record["objective"] == fitted.objective_ and record["gap_kind"] == "exact"
+    assert len(record["kernels"]) == record["n_kernels"] == len(fitted.combination_)
+    assert record["classes"] == ["other", "same"]
+    assert len(json.loads(run("show", model, "--json", "--top", "2"))["kernels"]) == 2
+
+
+def test_json_has_no_nan(tmp_path):
+    assert cli._plain({"a": np.array([np.nan, 1.0]), "b": (np.int64(1), slice(1))}) == {
+        "a": [None, 1.0],
+        "b": [1, "slice(None, 1, None)"],
+    }
+
+
+def test_show_summarises_what_it_leaves_out(model):
+    assert "11 more" in run("show", model, "--top", "2")
+
+
+def test_brackets_in_names_are_shown_as_they_are(data, tmp_path):
+    X, y = np.random.default_rng(0).standard_normal((30, 3)), np.arange(30) % 2
+    path = tmp_path / "m.mk"
+    MKLClassifier([Linear([0, 1]), RBF(1.0)]).fit(X, y).save(path)
+    assert "linear[0,1]" in run("show", path)
+
+
+def test_a_model_from_python_predicts_by_the_order_of_columns(tmp_path):
+    X, y = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 2
+    fitted = MKLClassifier([RBF(1.0)]).fit(X, y)
+    fitted.save(tmp_path / "m.mk")
+    data = write(tmp_path / "x.csv", {"u": X[:, 0], "v": X[:, 1]})
+    assert run("predict", tmp_path / "m.mk", data).split()[1:] == [str(v) for v in fitted.predict(X)]
+    wide = write(tmp_path / "wide.csv", {"u": X[:, 0], "v": X[:, 1], "w": X[:, 1]})
+    assert "was fitted on 2 columns without names" in run("predict", tmp_path / "m.mk", wide, code=2)
+
+
+def test_a_model_of_several_targets_from_python(tmp_path):
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    MKLRegressor([RBF(1.0)]).fit(X, X).save(tmp_path / "m.mk")
+    data = write(tmp_path / "x.csv", {"u": X[:, 0], "v": X[:, 1]})
+    assert run("predict", tmp_path / "m.mk", data).startswith("prediction_0,prediction_1\n")
+
+
+def test_a_model_on_precomputed_kernels_is_for_python(tmp_path, data):
+    K = np.eye(30)[:, :, None]
+    MKLClassifier("precomputed").fit(K, np.arange(30) % 2).save(tmp_path / "m.mk")
+    assert "needs precomputed kernels" in run("predict", tmp_path / "m.mk", data, code=2)
+
+
+# -- errors --------------------------------------------------------------------------------------------
+
+
+def test_an_existing_file_is_kept_without_force(model, data):
+    before = model.read_bytes()
+    assert "add --force" in run("fit", data, "-t", "y", "--drop", "label", "-o", model, code=2)
+    assert model.read_bytes() == before
+    assert "add --force" in run("predict", model, data, "-o", data, code=2)
+
+
+REFUSED = {
+    "column label holds string, .* --drop label": ["-t", "y"],
+    "no column yy .* did you mean y": ["-t", "yy"],
+    "no column nope .*--columns": ["-t", "y", "--columns", "a,nope"],
+    "no column nope .*--drop": ["-t", "y", "--drop", "nope"],
+    "exclude each other": ["-t", "y", "--drop", "a", "--columns", "b"],
+    "y is the target": ["-t", "y", "--columns", "a,y"],
+    "no column is left": ["-t", "y", "--drop", "a,b,c,count,label"],
+    "--kernels is foo": ["-t", "y", "--columns", "a", "--kernels", "foo"],
+    "--degree is for --kernels products": ["-t", "y", "--columns", "a", "--degree", "3"],
+    "--p is for --solver lp-norm": ["-t", "y", "--columns", "a", "--p", "1.5", "--solver", "silp"],
+    "must lie in": ["-t", "y", "--columns", "a", "--p", "3"],
+    "solver is 'foo'": ["-t", "y", "--columns", "a", "--solver", "foo"],
+    "loss='foo' is not a loss": ["-t", "y", "--columns", "a", "--loss", "foo"],
+    "c is -1": ["-t", "y", "--columns", "a", "--C", "-1"],
+    "--task is foo": ["-t", "y", "--columns", "a", "--task", "foo"],
+    "use --task classify": ["-t", "label", "--columns", "a", "--task", "regress"],
+    "use --task regress": ["-t", "y", "--columns", "a", "--task", "classify"],
+    "--test-size is 2": ["-t", "y", "--columns", "a", "--test-size", "2"],
+}
+
+
+@pytest.mark.parametrize("sentence", REFUSED)
+def test_a_mistake_is_one_sentence(data, tmp_path, sentence):
+    import re
+
+    error = run("fit", data, *REFUSED[sentence], "-o", tmp_path / "m.mk", code=2)
+    assert re.search(sentence, error.lower()), error
+    assert "Traceback" not in error and "\n" not in error
+    assert not (tmp_path / "m.mk").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ([1.0, None] * 10, "Column x: 10 values are missing"),
+        ([1.0, float("nan")] * 10, "Column x: 10 values are missing"),
+        ([1.0] * 19 + [float("inf")], "Column x: 1 value is missing or infinite"),
+    ],
+)
+def test_gaps_are_refused_by_name(tmp_path, values, sentence):
+    data = write(tmp_path / "d.parquet", {"x": values, "y": np.arange(20.0) / 3})
+    assert sentence in run("fit", data, "-t", "y", "-o", tmp_path / "m.mk", code=2)
+    assert sentence in run("fit", data, "-t", "x", "-o", tmp_path / "m.mk", code=2)
+
+
+def test_a_class_with_one_row_is_named(tmp_path):
+    data = write(tmp_path / "d.csv", {"x": np.arange(10.0), "y": ["a"] * 9 + ["b"]})
+    assert "Class b has a single row" in run("fit", data, "-t", "y", code=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("gone.csv", None, "gone.csv does not exist"),
+        ("d.xls", "x", "must end in .csv"),
+        ("d.csv", "a,b\n1\n", "cannot be read as csv"),
+        ("d.parquet", "hello", "cannot be read as parquet"),
+        ("d.csv", "a,a\n1,2\n", "two columns called a"),
+        ("d.csv", "a,b\n", "has no rows"),
+    ],
+)
+def test_an_unreadable_table_is_one_sentence(tmp_path, name, text, sentence):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    assert sentence in run("fit", tmp_path / name, "-t", "a", code=2)
+
+
+def test_files_that_are_no_models_are_refused(data, model, tmp_path):
+    assert "is not a model file" in run("show", data, code=2)
+    assert "does not exist" in run("show", tmp_path / "gone.mk", code=2)
+    assert "does not exist" in run("fit", data, "-t", "y", "-o", tmp_path / "no" / "m.mk", code=2)
+    lacking = write(tmp_path / "lacking.csv", {"a": [1.0], "b": [2.0]})
+    assert "no column c (needed by the model)" in run("predict", model, lacking, code=2)
+
+
+def test_probabilities_need_a_loss_that_has_them(data, tmp_path):
+    run("fit", data, "-t", "label", "--columns", "a", "-o", tmp_path / "m.mk")
+    assert "fit it with --loss logistic" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
+
+
+def test_debug_shows_the_exception(tmp_path):
+    arguments = ["show", str(tmp_path / "gone.mk"), "--debug"]
+    result = typer_testing.CliRunner().invoke(cli.application(), arguments)
+    assert isinstance(result.exception, FileNotFoundError)
+
+
+def test_a_note_says_when_a_fit_stopped_early(data, tmp_path, monkeypatch):
+    from manykernels.registry import SOLVERS
+    from manykernels.solvers import LpNorm
+
+    class Hasty(LpNorm):
+        def __init__(self, p=1.1, tol=0.0, max_iter=1):
+            super().__init__(p, tol, max_iter)
+
+    monkeypatch.setitem(SOLVERS, "hasty", Hasty)
+    fitted = MKLRegressor([RBF(1.0), RBF(2.0)], solver="hasty")
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    runner = typer_testing.CliRunner()
+    with runner.isolation() as streams:
+        cli.fit_visibly(fitted, X, X[:, 0] * X[:, 1])
+        text = streams[1].getvalue().decode()
+    assert text.startswith("Note: Hasty stopped after 1 iterations")
+
+
+def test_version_and_help():
+    assert run("--version") == f"manykernels {__version__}\n"
+    assert "demo" in run("--help")
+    for command in ("fit", "predict", "show", "demo"):
+        assert "--debug" in run(command, "--help")
+
+
+def test_a_missing_extra_is_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "typer", None)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert "pip install 'manykernels[cli]'" in str(stop.value.code)
+
+
+def test_the_module_imports_without_the_extra():
+    code = "import sys\nsys.modules['typer'] = None\nimport manykernels.cli\nmanykernels.cli.main()\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        "The command line needs typer, rich and pyarrow: pip install 'manykernels[cli]'"
+    )
+
+
+def test_output_into_a_closed_pipe_ends_quietly(tmp_path):
+    X = np.random.default_rng(0).standard_normal((20000, 1))
+    MKLRegressor([Linear()]).fit(X[:30], X[:30, 0]).save(tmp_path / "m.mk")
+    data = write(tmp_path / "x.csv", {"u": X[:, 0]})
+    code = "from manykernels.cli import main; main()"
+    command = [sys.executable, "-c", code, "predict", str(tmp_path / "m.mk"), str(data)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 0
+
+
+# -- the demonstration ---------------------------------------------------------------------------------
+
+
+def test_the_demonstration_finds_out_the_noise(tmp_path, monkeypatch, capsys):
+    from manykernels import demo
+
+    monkeypatch.setattr(demo, "N_TRAIN", 120)
+    monkeypatch.setattr(demo, "FOLDS", 2)
+    monkeypatch.setattr(demo, "COSTS", (1.0,))
+    scores = list(demo.run(tmp_path / "out", seed=0, n_noise=8).values())
+    assert scores[0] > scores[2]
+    screen = capsys.readouterr().out
+    assert "pure noise, added here" in " ".join(screen.split())
+    assert "manykernels show" in screen
+    assert (
+        len(run("predict", tmp_path / "out" / "model.mk", tmp_path / "out" / "new-digits.csv").split()) == 101
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_demonstration_beats_its_baselines(tmp_path, seed):
+    from manykernels import demo
+
+    learned, mean, svc, told = demo.run(tmp_path, seed).values()
+    assert learned > mean + 0.01 and learned > svc + 0.1 and learned > told - 0.005
+    noise = [r for r in load(tmp_path / "model.mk").combination_.table() if r["kernel"].startswith("noise")]
+    assert sum(r["share"] for r in noise) < 0.05

@@ -1,0 +1,67 @@
+"""Importing is quick and light, and nothing compiles twice."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def run(code):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_import_brings_in_nothing_optional():
+    # scikit-learn itself imports pandas, and pandas pyarrow, where they are installed.
+    loaded = run(
+        "import sys, sklearn.svm, numba; before = set(sys.modules); import manykernels; "
+        "print(*set(sys.modules) - before)"
+    ).split()
+    for name in (
+        "matplotlib",
+        "dask",
+        "distributed",
+        "pyarrow",
+        "typer",
+        "rich",
+        "pandas",
+        "cvxpy",
+    ):
+        assert name not in loaded
+
+
+@pytest.mark.slow  # ten imports; a clock, so it wants a quiet machine
+def test_import_costs_little_more_than_scikit_learn_and_numba():
+    code = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+
+    def best(what):
+        return min(float(run(code.format(what))) for _ in range(5))
+
+    peer = best("sklearn.svm, numba")
+    assert best("manykernels") < 1.2 * peer + 0.05  # 0.05 s: the clock's own noise on a busy machine
+
+
+def test_a_first_fit_in_a_second_process_does_not_compile():
+    code = """
+        import numpy as np
+        from numba.core import event
+        from manykernels import MKLClassifier
+        compiled = []
+
+        class Listen(event.Listener):
+            def on_start(self, e): compiled.append(e.data["dispatcher"].__name__)
+            def on_end(self, e): pass
+
+        X = np.random.default_rng(0).standard_normal((40, 3))
+        K = np.stack([X @ X.T, (X @ X.T) ** 2], axis=2)
+        y = np.arange(40) % 3
+        with event.install_listener("numba:compile", Listen()):
+            for loss in ("hinge", "max_hinge"):
+                MKLClassifier(loss=loss).fit(X, y)
+                MKLClassifier("precomputed", loss=loss).fit(K, y)
+        print(len(compiled), *compiled)
+        """
+    run(code)
+    assert run(code).split()[0] == "0"
