@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,18 @@ def _gives_probabilities(estimator) -> bool:
     return estimator.loss != "auto" and get_loss(estimator.loss).probabilistic
 
 
+@contextmanager
+def _all_or_nothing(estimator):
+    """Put the estimator back as it was when something is raised: never half of a new fit on an old one."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
+
+
 class _MKL(BaseEstimator):
     """What the two estimators share: the path from data to a stored result."""
 
@@ -74,16 +87,23 @@ class _MKL(BaseEstimator):
 
     # -- fit -------------------------------------------------------------------------------------------
 
-    def _fit(self, X, y, sample_weight, on_iteration, init) -> Result:
+    def _fit(self, X, y, sample_weight, on_iteration, init) -> None:
+        before = dict(self.__dict__)
+        try:
+            self._fit_anew(X, y, sample_weight, on_iteration, init)
+        except BaseException:
+            self.__dict__.clear()  # a failed fit leaves the last one as it was
+            self.__dict__.update(before)
+            raise
+
+    def _fit_anew(self, X, y, sample_weight, on_iteration, init) -> None:
         for name in ("state_", "_context", "_announced"):  # of a stream before
             self.__dict__.pop(name, None)
         problem = self._problem(X, y, sample_weight)
         self._say(f"{len(problem.Y)} rows, {problem.family.size():,} kernels, {brief(self.solver_, 200)}")
         if init is None and self.warm_start and hasattr(self, "combination_"):
             init = self.weights_ * self.rho_**2
-        result = self.solver_.solve(problem, init=init, on_iteration=self._progress(on_iteration))
-        self._store(result)
-        return result
+        self._store(self.solver_.solve(problem, init=init, on_iteration=self._progress(on_iteration)))
 
     def _problem(self, X, y, sample_weight) -> Problem:
         """Validate everything, in the order in which mistakes are cheap to find."""
@@ -140,7 +160,7 @@ class _MKL(BaseEstimator):
         return X.shape[2] if X.ndim == 3 else X.shape[1]
 
     def _weights(self, sample_weight, X, y):
-        if sample_weight is not None and not np.any(sample_weight):
+        if sample_weight is not None and not np.asarray(sample_weight).any():
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
         return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
@@ -192,6 +212,10 @@ class _MKL(BaseEstimator):
     # -- streams ---------------------------------------------------------------------------------------
 
     def _partial_fit(self, X, y, sample_weight):
+        with _all_or_nothing(self):
+            self._take_batch(X, y, sample_weight)
+
+    def _take_batch(self, X, y, sample_weight):
         if not hasattr(self, "state_"):
             batch = self._problem(X, y, sample_weight)
             self.state_ = self.solver_.start(batch)
@@ -402,7 +426,8 @@ class MKLClassifier(ClassifierMixin, _MKL):
         self.classes_ = np.unique(y) if classes is None else classes
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y holds one class only ({self.classes_.tolist()[0]!r}); classification needs at least two classes."
+                f"y holds one class only ({self.classes_.tolist()[0]!r}); "
+                "classification needs at least two classes."
             )
         return self._check_targets(y)
 

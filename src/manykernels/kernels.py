@@ -113,7 +113,11 @@ def pairwise_statistic(name: str, X, Z):
     if name == "dot":
         return linear_kernel(X, Z, dense_output=True)
     if name == "sqdist":
-        return euclidean_distances(X, None if Z is X else Z, squared=True)
+        same = Z is X
+        if not sp.issparse(X) and not sp.issparse(Z) and len(Z):
+            # Distances come from inner products: far from the origin they would drown in rounding.
+            X, Z = X - Z[0], None if same else Z - Z[0]
+        return euclidean_distances(X, None if same else Z, squared=True)
     if name == "l1":
         return manhattan_distances(X, Z)
     if name == "difference":

@@ -105,9 +105,7 @@ def stack(n=40):
 
 FAMILIES: dict[str, FamilyCase] = {
     "finite-list": FamilyCase(lambda: Finite(list(MIXED)), from_list(MIXED)),
-    "finite-dict": FamilyCase(
-        lambda: Finite({f"k{i}": x for i, x in enumerate(MIXED)}), from_list(MIXED)
-    ),
+    "finite-dict": FamilyCase(lambda: Finite({f"k{i}": x for i, x in enumerate(MIXED)}), from_list(MIXED)),
     "finite-explicit": FamilyCase(lambda: Finite(list(EXPLICIT)), from_list(EXPLICIT)),
     "finite-bandwidths": FamilyCase(lambda: Finite(list(BANDWIDTHS)), from_list(BANDWIDTHS)),
     "precomputed": FamilyCase(Precomputed, lambda i, X, Z: X[:, :, i], train=stack, width=3),

@@ -84,7 +84,9 @@ def test_kernels_without_explicit_features_say_so(name):
 @pytest.mark.parametrize("name", EXPLICIT)
 def test_explicit_features_reproduce_the_gram(name):
     kernel, X, Z = RESOLVED[name], rows(20), rows(9, seed=3)
-    np.testing.assert_allclose(kernel.features(X) @ kernel.features(Z).T, kernel(X, Z), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        kernel.features(X) @ kernel.features(Z).T, kernel(X, Z), rtol=1e-12, atol=1e-13
+    )
 
 
 @pytest.mark.parametrize("name", EXPLICIT)

@@ -245,7 +245,9 @@ def test_start_does_not_change_the_optimum(iterative):
 
 
 @pytest.mark.parametrize(
-    "init", [[1.0, 1.0], [1.0, 1.0, 1.0, -1.0], [1.0, 1.0, 1.0, np.nan], np.zeros(4), np.ones((4, 1))], ids=str
+    "init",
+    [[1.0, 1.0], [1.0, 1.0, 1.0, -1.0], [1.0, 1.0, 1.0, np.nan], np.zeros(4), np.ones((4, 1))],
+    ids=str,
 )
 def test_wrong_start_is_refused(iterative, init):
     with pytest.raises(ValueError, match="init must"):
@@ -269,13 +271,13 @@ def _zero_column():
 
 @pytest.mark.parametrize("value", [0, 1.5, "many"])
 def test_max_iter_must_be_a_whole_number(iterative, value):
-    with pytest.raises(ValueError, match="max_iter of .* whole number"):
+    with pytest.raises(ValueError, match=r"max_iter of .* whole number"):
         SOLVERS[iterative]().set_params(max_iter=value).solve(problem("squared"))
 
 
 @pytest.mark.parametrize("value", [-1e-3, np.nan, "small"])
 def test_tol_must_not_be_negative(iterative, value):
-    with pytest.raises(ValueError, match="tol of .* at least 0"):
+    with pytest.raises(ValueError, match=r"tol of .* at least 0"):
         SOLVERS[iterative]().set_params(tol=value).solve(problem("squared"))
 
 

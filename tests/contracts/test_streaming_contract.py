@@ -63,7 +63,7 @@ class StreamingRidge(StreamingSolver):
 
 
 X = rows(50)
-Y = problem("squared", 2, X=X).Y + [3.0, -1.0]
+Y = problem("squared", 2, X=X).Y + np.array([3.0, -1.0])
 LABELS = np.array(["no", "perhaps", "yes"])[np.digitize(Y[:, 0], [2.5, 3.5])]
 KERNELS = Products(degree=2)
 
@@ -87,7 +87,9 @@ def test_fit_streams_over_all_rows():
 
 @pytest.mark.parametrize("size", [1, 13, 1000])
 def test_batches_cover_every_row_once(size):
-    assert_allclose(regressor(batch_size=size).fit(X, Y).predict(X), regressor().fit(X, Y).predict(X), atol=1e-8)
+    assert_allclose(
+        regressor(batch_size=size).fit(X, Y).predict(X), regressor().fit(X, Y).predict(X), atol=1e-8
+    )
 
 
 def test_partial_fit_in_one_batch_is_fit():

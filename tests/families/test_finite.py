@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from tests.contracts.cases import MIXED, N_COLUMNS, rows, stack
 
 from manykernels.families import Finite, Precomputed, finite
-from manykernels.families.bank import FeatureBank, KernelBank, Sharing
 from manykernels.families.bandwidths import FACTORS, bandwidth_grid, median_distance
+from manykernels.families.bank import FeatureBank, KernelBank, Sharing
 from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear
-from tests.contracts.cases import MIXED, N_COLUMNS, rows, stack
 
 # -- names ---------------------------------------------------------------------------------------------
 
@@ -158,7 +158,9 @@ def test_matrices_that_are_not_square_are_refused():
         Precomputed().resolve(3).check_training(stack()[:7])
 
 
-@pytest.mark.parametrize("layout", [np.asfortranarray, lambda K: K[:, ::-1][:, ::-1], lambda K: K.astype("f4")])
+@pytest.mark.parametrize(
+    "layout", [np.asfortranarray, lambda K: K[:, ::-1][:, ::-1], lambda K: K.astype("f4")]
+)
 def test_any_memory_layout_gives_the_same_sums(layout):
     K = stack()
     bank = Precomputed().resolve(3).bank(layout(K), [0, 2])

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from tests.contracts.cases import BASE, N_COLUMNS, rows, targets
 
 from manykernels.families import Finite, Products
 from manykernels.families import products as module
 from manykernels.families.monomials import monomials, multisets, n_multisets, orderings, padded, power_name
 from manykernels.kernels import RBF, Linear, Polynomial
+from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.solvers import LpNorm, SimpleMKL, Uniform
-from manykernels.losses import get_loss
-from tests.contracts.cases import BASE, N_COLUMNS, rows, targets
 
 sizes = st.integers(1, 5)
 
@@ -40,7 +40,9 @@ def test_members_come_by_degree_then_in_dictionary_order(r, degree):
 
 @given(r=sizes, degree=st.integers(1, 4))
 def test_orderings_of_all_members_are_all_tuples(r, degree):
-    counts = Counter(tuple(sorted(t)) for d in range(1, degree + 1) for t in itertools.product(range(r), repeat=d))
+    counts = Counter(
+        tuple(sorted(t)) for d in range(1, degree + 1) for t in itertools.product(range(r), repeat=d)
+    )
     assert {z: orderings(z) for z in multisets(r, degree)} == counts
 
 
@@ -152,13 +154,13 @@ def test_counting_does_not_matter_when_p_is_one():
 
 # -- the sum of all members ----------------------------------------------------------------------------
 
-SUMS = dict(
-    base=st.sampled_from([None, BASE]),
-    count=st.sampled_from(["distinct", "ordered"]),
-    degree=st.integers(1, 4),
-    seed=st.integers(0, 100),
-    prior=st.booleans(),
-)
+SUMS = {
+    "base": st.sampled_from([None, BASE]),
+    "count": st.sampled_from(["distinct", "ordered"]),
+    "degree": st.integers(1, 4),
+    "seed": st.integers(0, 100),
+    "prior": st.booleans(),
+}
 
 
 def _both(base, count, degree, seed, prior, zero=False):

@@ -5,7 +5,6 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
-
 from tests.contracts import cases
 
 

@@ -3,10 +3,10 @@
 import itertools
 
 import pytest
+from tests.contracts.cases import OUTPUTS, covering, problem
 
 from manykernels.losses import LOSSES
 from manykernels.solvers import SILP, LpNorm, SimpleMKL, Uniform
-from tests.contracts.cases import OUTPUTS, covering, problem
 
 from .reference import known_optimum
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.contracts.cases import BATCH_KERNELS, OUTPUTS, from_list, problem
 
 from manykernels.certificates import certificate, penalties
 from manykernels.solvers import LpNorm, SimpleMKL
-from tests.contracts.cases import BATCH_KERNELS, OUTPUTS, from_list, problem
 
 from .reference import known_optimum
 

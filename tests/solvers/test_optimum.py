@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from tests.contracts.cases import BATCH_KERNELS, OUTPUTS, from_list, monomial, problem, rows
 
 from manykernels import MKLRegressor
 from manykernels.families import Finite, Products
 from manykernels.families.monomials import multisets
 from manykernels.predictors import Dual, Primal
 from manykernels.solvers import SILP, LpNorm, SimpleMKL, Single, Uniform
-from tests.contracts.cases import BATCH_KERNELS, OUTPUTS, from_list, monomial, problem, rows
 
 
 @pytest.mark.parametrize("outputs", OUTPUTS, ids=str)
@@ -43,7 +43,7 @@ def test_lp_norm_with_p_two_is_the_plain_sum(outputs):
 def test_a_smaller_norm_has_a_larger_optimum(outputs):
     pb = problem(*outputs, seed=4)
     values = [LpNorm(p=p, tol=1e-6).solve(pb).objective for p in (1.05, 4 / 3, 1.7, 2.0)]
-    assert all(a >= b * (1 - 1e-6) for a, b in zip(values, values[1:]))  # ‖u‖_p falls with p
+    assert all(a >= b * (1 - 1e-6) for a, b in itertools.pairwise(values))  # ‖u‖_p falls with p
 
 
 @pytest.mark.parametrize("outputs", [("squared", 1), ("hinge", 1), ("softmax", 3)], ids=str)
@@ -58,7 +58,8 @@ def test_the_best_single_kernel_is_no_better_than_the_best_combination(outputs):
 def test_single_takes_the_kernel_with_the_smallest_objective():
     pb = problem("squared", seed=5)
     alone = [
-        Uniform().solve(problem("squared", seed=5, family=Finite([kernel]))).objective for kernel in BATCH_KERNELS
+        Uniform().solve(problem("squared", seed=5, family=Finite([kernel]))).objective
+        for kernel in BATCH_KERNELS
     ]
     single = Single().solve(pb)
     assert np.flatnonzero(single.combination.weights).tolist() == [int(np.argmin(alone))]
