@@ -25,10 +25,10 @@ def says(match, call):
 def test_missing_and_infinite_values_are_refused(bad):
     Z = X.copy()
     Z[3, 1] = bad
-    with pytest.raises(ValueError, match="NaN|infinity"):
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
         MKLClassifier().fit(Z, y)
     m = MKLClassifier().fit(X, y)
-    with pytest.raises(ValueError, match="NaN|infinity"):
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
         m.predict(Z)
 
 

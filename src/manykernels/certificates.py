@@ -17,6 +17,8 @@ import numpy as np
 from .losses import Loss
 from .problem import nu_of
 
+__all__ = ["Certificate", "certificate", "certify", "penalties"]
+
 
 @dataclass(frozen=True)
 class Certificate:

@@ -331,7 +331,7 @@ _ATTRIBUTES = """combination_ : Combination
     weights_, rho_ : (m,) arrays
         Weights θ_i/ρ_i² and scales ρ_i of the kernels, in the order of ``combination_.members``.
     dual_coef_ : (n, c) array
-        A. The scores are Σ_i weights_i K_i A + intercept_.
+        A. The scores are ``Σ_i weights_i K_i A + intercept_``.
     intercept_ : (c,) array
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.

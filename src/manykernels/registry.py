@@ -49,8 +49,8 @@ def make_family(kernels: Any, X, sample_weight) -> Family:
         if kernels in FAMILIES:
             return FAMILIES[kernels]()
         raise ValueError(
-            f"kernels is {kernels!r}; use one of {', '.join(sorted([*FAMILIES, *GRIDS]))}, a list or dict of "
-            "kernels, or a family."
+            f"kernels is {kernels!r}; use one of {', '.join(sorted([*FAMILIES, *GRIDS]))}, a list or dict "
+            "of kernels, or a family."
         )
     if isinstance(kernels, Kernel) or (callable(kernels) and not isinstance(kernels, type)):
         return Finite([kernels])

@@ -8,7 +8,7 @@ from .losses import Loss
 
 
 def encode_classes(codes: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
-    """Return Y for class numbers: one-hot for coupled losses, -1/+1 otherwise (one column for two classes)."""
+    """Return Y for class numbers: one-hot for coupled losses, else -1/+1 (one column for two classes)."""
     if loss.multiclass:
         return np.eye(n_classes)[codes]
     if n_classes == 2:

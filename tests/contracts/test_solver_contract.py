@@ -16,7 +16,7 @@ from manykernels.families import Finite, HasFeatures, Products
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import GAP_KINDS, Result, Trace, nu_of
-from manykernels.solvers import LpNorm, SimpleMKL, Solver, Step
+from manykernels.solvers import BatchSolver, LpNorm, SimpleMKL, Solver, Step
 
 from .cases import BATCH_KERNELS, ITERATIVE, OUTPUTS, SOLVERS, problem
 
@@ -220,6 +220,33 @@ def test_interrupt_leaves_the_estimator_fitted(iterative):
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model.fit(pb.X, pb.Y[:, 0], on_iteration=interrupt)
     assert np.isfinite(model.predict(pb.X)).all() and not model.converged_
+
+
+class Wandering(BatchSolver):
+    """Visits every single kernel in turn, better or worse."""
+
+    p = 1.0
+
+    def __init__(self, tol=0.0, max_iter=4):
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def iterates(self, work, init):
+        for theta in np.eye(work.n_members):
+            yield work.evaluate(theta)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_best_iterate_is_kept_not_the_last():
+    r = Wandering().solve(problem("squared"))
+    assert r.trace.objective[-1] > min(r.trace.objective)  # or the test would say nothing
+    assert r.objective == min(r.trace.objective)
+
+
+def test_a_solver_that_gives_up_says_so():
+    with pytest.warns(ConvergenceWarning, match="Wandering stopped after 4 iterations at a relative gap"):
+        r = Wandering(max_iter=100).solve(problem("squared"))
+    assert r.n_iter == 4 and not r.converged
 
 
 def test_too_few_iterations_warn_with_the_gap_reached(iterative):

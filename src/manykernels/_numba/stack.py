@@ -19,7 +19,7 @@ def weighted_sum_rows(stack, weights, first, last, out):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def add_quad_forms(stack, pairs, first, last, q):
-    """Add ``pairs[s - first, t - first] K[s, t, i]`` over first <= s < last, t >= s, twice off the diagonal."""
+    """Add ``pairs[s - first, t - first] K[s, t, i]`` over the rows and t >= s, twice off the diagonal."""
     n, m = stack.shape[0], stack.shape[2]
     for s in range(first, last):
         for t in range(s, n):

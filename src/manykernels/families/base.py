@@ -153,7 +153,7 @@ class Family(BaseEstimator):
         return np.ones(len(members))
 
     def total(self, base: np.ndarray) -> Kernel | None:
-        """Return the sum of all members over their ``"base"`` scale as one kernel, where a closed form exists."""
+        """Return the sum of all members over their ``"base"`` scale as one kernel, if there is one."""
         return None
 
     def label(self, member: Any) -> str:
