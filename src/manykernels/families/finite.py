@@ -16,6 +16,7 @@ from .._threads import map_in_threads
 from ..kernels import Kernel, as_kernel
 from .bank import Bank, FeatureBank, KernelBank, Sharing, StackBank
 from .base import Family
+from .sampling import draw_listed, uniform_listed
 
 
 def _all_explicit(family) -> bool:
@@ -152,6 +153,15 @@ class Finite(Family):
                 )
         return KernelBank(kernels, X)
 
+    def draw(self, X, A, size, rng, scale=None):
+        """Draw members with probability proportional to g, from one pass over all kernels."""
+        family = self if hasattr(self, "_n_features") else self.resolve(X.shape[1])
+        return draw_listed(family, X, A, size, rng, scale)
+
+    def draw_uniform(self, size, rng):
+        """Draw members uniformly, and return them with the probability of each."""
+        return uniform_listed(self.members(), size, rng)
+
     def label(self, member):
         """Return the given name, or the kernel's own."""
         given = self._given_names()
@@ -234,6 +244,15 @@ class Precomputed(Family):
     def bank(self, X, members):
         """Return a bank that reads the stack in place."""
         return StackBank(X, members)
+
+    def draw(self, X, A, size, rng, scale=None):
+        """Draw members with probability proportional to g, from one pass over the stack."""
+        family = self if hasattr(self, "_n_kernels") else self.resolve(X.shape[2])
+        return draw_listed(family, X, A, size, rng, scale)
+
+    def draw_uniform(self, size, rng):
+        """Draw members uniformly, and return them with the probability of each."""
+        return uniform_listed(self.members(), size, rng)
 
     def support(self, X, rows):
         """Keep nothing: new rows come with their values against all training rows."""

@@ -22,6 +22,7 @@ from ..kernels import Kernel, Linear, as_kernel
 from .bank import Bank, FeatureBank, Sharing, TileBank
 from .base import Family
 from .monomials import monomials, multisets, n_multisets, orderings, power_name
+from .sampling import draw_products, uniform_products
 
 #: Largest family that is enumerated; beyond it, sampling and search are the tools.
 MAX_ENUMERATED = 500_000
@@ -237,6 +238,42 @@ class Products(Family):
                 X.shape[0],
             )
         return _ProductBank(self, X, members)
+
+    # -- draws -----------------------------------------------------------------------------------------
+
+    def draw(self, X, A, size, rng, scale=None):
+        """Draw members near proportionally to g, without listing them (000 Alg. 3, for c outputs).
+
+        An ordered tuple of 0 to D factors is drawn with probability proportional to tr(Aᵀ K_z A)/(ρ_d² Π_j base_j),
+        where base_j is 1 without a scale and mean κ_j(x_t, x_t) otherwise. For ``"base"`` or no scale, and
+        ``count="ordered"``, that is the gradient; in all other cases g_z over the stated probability
+        corrects for the orderings and for what the scale ρ_z² differs from Π_j base_j.
+
+        Parameters
+        ----------
+        X : (n, d) rows
+        A : (n, c) array
+        size : int
+        rng : numpy.random.Generator
+        scale : Scale, optional
+
+        Returns
+        -------
+        members : list of sorted tuples
+            The constant ``()`` is among what is drawn. A base kernel of scale 0 is not.
+        probability : array
+            Of drawing that multiset in one draw. Where nothing has mass (A = 0), draws are uniform.
+        """
+        return draw_products(self, X, A, size, rng, scale)
+
+    def draw_uniform(self, size, rng):
+        """Draw uniformly over the members, or over ordered tuples of 1 to D factors when those count.
+
+        Returns the members and the probability of each, as ``draw`` does; the constant is left out.
+        """
+        if not hasattr(self, "_r"):
+            raise ValueError(f"{self!r} does not know its columns yet; call resolve(n_features) first.")
+        return uniform_products(self._r, self.degree, self.count, size, rng)
 
 
 def _positive_numbers(values, count: int) -> bool:
