@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from manykernels import MKLClassifier, MKLRegressor, load, persistence
+from manykernels._model_classes import classes
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.kernels import (
     RBF,
@@ -570,7 +571,7 @@ def test_a_model_opens_in_another_process(tmp_path):
 def test_every_public_class_can_be_written():
     from manykernels import families, kernels, solvers
 
-    names = persistence._table().described
+    names = classes().described
     for axis, module in (("families", families), ("kernels", kernels), ("solvers", solvers)):
         for name in module.__all__:
             if hasattr(getattr(module, name), "get_params") and name != "Function":

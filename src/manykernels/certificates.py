@@ -87,8 +87,8 @@ def penalties(u: np.ndarray, g: np.ndarray, p: float) -> tuple[float, float]:
 def certify(model, X, y, sample_weight=None) -> Certificate:
     """Recompute a fitted model's certificate from its public attributes and the training data.
 
-    Nothing is taken from the solver's own book-keeping: scores come from ``decision_function`` or
-    ``predict``, g from ``dual_coef_`` kernel by kernel. O(m n²) for kernels without explicit features.
+    Nothing is taken from the solver's own book-keeping: scores and g come from ``dual_coef_``, ``weights_`` and
+    ``intercept_``, kernel by kernel. O(m n²) for kernels without explicit features.
 
     Parameters
     ----------
@@ -105,14 +105,16 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     combination, A = model.combination_, model.dual_coef_
     if A is None:
         raise ValueError("model has no dual_coef_, so its certificate cannot be recomputed.")
-    forms = np.array(
-        [np.vdot(A, combination.family.apply(rows, rows, A, [member])[0]) for member in combination.members]
-    )
+    b = model.intercept_ - model.target_mean_
+    forms, F = np.empty(len(combination)), np.tile(b, (len(A), 1))
+    for i, (member, weight) in enumerate(zip(combination.members, combination.weights, strict=True)):
+        KA = combination.family.apply(rows, rows, A, [member])[0]
+        forms[i] = np.vdot(A, KA)
+        F += weight * KA
     used = combination.rho > 0
     g, u = np.zeros(len(forms)), np.zeros(len(forms))
     g[used] = np.maximum(forms[used], 0) / combination.rho[used] ** 2
     u[used] = combination.rho[used] * combination.weights[used] * np.sqrt(np.maximum(forms[used], 0))
-    F = model._scores(X) - model.target_mean_
     p = getattr(model.solver_, "p", None)
     if p is None:  # two stages: the kernel is fixed
         penalty = dual_penalty = float(combination.weights @ forms)
@@ -127,5 +129,5 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
         s,
         penalty=penalty,
         dual_penalty=dual_penalty,
-        intercept=model.intercept_ - model.target_mean_,
+        intercept=b,
     )

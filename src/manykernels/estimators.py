@@ -88,20 +88,15 @@ class _MKL(BaseEstimator):
     # -- fit -------------------------------------------------------------------------------------------
 
     def _fit(self, X, y, sample_weight, on_iteration, init) -> None:
-        before = dict(self.__dict__)
-        try:
+        with _all_or_nothing(self):
             self._fit_anew(X, y, sample_weight, on_iteration, init)
-        except BaseException:
-            self.__dict__.clear()  # a failed fit leaves the last one as it was
-            self.__dict__.update(before)
-            raise
 
     def _fit_anew(self, X, y, sample_weight, on_iteration, init) -> None:
         for name in ("state_", "_context", "_announced"):  # of a stream before
             self.__dict__.pop(name, None)
         problem = self._problem(X, y, sample_weight)
         self._say(f"{len(problem.Y)} rows, {problem.family.size():,} kernels, {brief(self.solver_, 200)}")
-        if init is None and self.warm_start and hasattr(self, "combination_"):
+        if init is None and self.warm_start and len(getattr(self, "weights_", ())) == problem.family.size():
             init = self.weights_ * self.rho_**2
         self._store(self.solver_.solve(problem, init=init, on_iteration=self._progress(on_iteration)))
 
@@ -160,8 +155,14 @@ class _MKL(BaseEstimator):
         return X.shape[2] if X.ndim == 3 else X.shape[1]
 
     def _weights(self, sample_weight, X, y):
-        if sample_weight is not None and not np.asarray(sample_weight).any():
+        streaming = hasattr(self, "state_")  # a batch of a stream may well be without weight
+        if sample_weight is not None and not streaming and not np.asarray(sample_weight).any():
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
+        if streaming and sample_weight is not None:
+            sample_weight = check_array(
+                sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+            )
+            return sample_weight
         return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _check_loss(self, loss):
@@ -414,6 +415,10 @@ class MKLClassifier(ClassifierMixin, _MKL):
     @available_if(_streams)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Go on with one more batch of rows; `classes` lists all labels, on the first call."""
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs all rows at once; pass a dict of weights to partial_fit instead."
+            )
         if classes is not None and not hasattr(self, "state_"):
             self._announced = np.unique(classes)
         self._partial_fit(X, y, sample_weight)

@@ -549,6 +549,10 @@ def _require_positive(kernel, name):
     value = getattr(kernel, name)
     if not (_is_finite_number(value) and value > 0):
         raise ValueError(f"{name} of {brief(kernel)} must be a positive finite number.")
+    if not 1e-150 < value < 1e150:
+        raise ValueError(
+            f"{name} of {brief(kernel)} is too extreme to compute with; rescale the columns of X."
+        )
 
 
 def as_kernel(spec: Any, where: str = "kernels") -> Kernel:

@@ -80,7 +80,24 @@ class Scale:
             scale = self.family.factor_scale(self.base, members)
         else:
             scale = self.family.mean_diag(self.X, members, self.sample_weight)
-        return scale * self.family.penalty(members, nu_of(p))
+        rho_sq = scale * self.family.penalty(members, nu_of(p))
+        self._check(members, rho_sq)
+        return rho_sq
+
+    def _check(self, members: Members, rho_sq: np.ndarray) -> None:
+        """Refuse what cannot be a scale: a negative one is no kernel's, an extreme one drowns in rounding."""
+        negative = np.flatnonzero(rho_sq < 0)
+        if len(negative):
+            raise ValueError(
+                f"kernels: {self.family.label(members[negative[0]])} has a negative diagonal, so it is not "
+                "positive semi-definite."
+            )
+        extreme = np.flatnonzero(~(rho_sq <= 1e290) | ((rho_sq < 1e-290) & (rho_sq > 0)))
+        if len(extreme):
+            raise ValueError(
+                f"kernels: {self.family.label(members[extreme[0]])} has the scale {rho_sq[extreme[0]]:.1e} on "
+                "these rows, too extreme to compute with; standardise the columns of X."
+            )
 
 
 def _given_scales(how, family: Family) -> np.ndarray:

@@ -76,7 +76,8 @@ def make_solver(solver: Any, family: Family, random_state: Any) -> Solver:
         elif name in SOLVERS:
             made = SOLVERS[name]()
         else:
-            raise ValueError(f"solver is {solver!r}; use 'auto', {', '.join(sorted(SOLVERS))}, or a solver.")
+            known = ", ".join(sorted(SOLVERS)).replace("_", "-")
+            raise ValueError(f"solver is {brief(solver)}; use 'auto', {known}, or a solver.")
     elif isinstance(solver, Solver):
         made = clone(solver)
     else:

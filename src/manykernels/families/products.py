@@ -244,10 +244,10 @@ class Products(Family):
     def draw(self, X, A, size, rng, scale=None):
         """Draw members near proportionally to g, without listing them (000 Alg. 3, for c outputs).
 
-        An ordered tuple of 0 to D factors is drawn with probability proportional to tr(Aᵀ K_z A)/(ρ_d² Π_j base_j),
-        where base_j is 1 without a scale and mean κ_j(x_t, x_t) otherwise. For ``"base"`` or no scale, and
-        ``count="ordered"``, that is the gradient; in all other cases g_z over the stated probability
-        corrects for the orderings and for what the scale ρ_z² differs from Π_j base_j.
+        An ordered tuple of 0 to D factors is drawn with probability proportional to
+        tr(Aᵀ K_z A)/(ρ_d² Π_j base_j), where base_j is 1 without a scale and mean κ_j(x_t, x_t) otherwise.
+        For ``"base"`` or no scale, and ``count="ordered"``, that is the gradient; in all other cases
+        dividing by the stated probability corrects for orderings and for ρ_z² ≠ Π_j base_j.
 
         Parameters
         ----------

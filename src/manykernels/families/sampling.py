@@ -1,21 +1,22 @@
 r"""Drawing products of kernels near proportionally to the gradient, without listing them.
 
-Algorithm 3 for several outputs. An ordered tuple z = (j_1, ..., j_d), 0 ≤ d ≤ D, is drawn with probability
-proportional to tr(Aᵀ K_z A) / (ρ_d² Π_j base_j): first the degree, from the masses tr(Aᵀ S^{∘d} A)/ρ_d² with
-S = Σ_j K_j/base_j, then one coordinate after the other. What is returned is the multiset, with the probability of
-the multiset: the number of its orderings times that of a tuple.
+Algorithm 3 for several outputs. An ordered tuple z = (j_1, ..., j_d), 0 ≤ d ≤ D, is drawn with
+probability proportional to tr(Aᵀ K_z A) / (ρ_d² Π_j base_j): first the degree, from the masses
+tr(Aᵀ S^{∘d} A)/ρ_d² with S = Σ_j K_j/base_j, then one coordinate after the other. What is returned is the
+multiset, with its probability: the number of its orderings times that of a tuple.
 
-With the scale ``"base"`` or None, and ``count="ordered"``, that is proportional to the gradient. With distinct
-members it is so up to the number of orderings, and with any other scale (``"trace"``, or ρ of the user's) the
-base-scaled proposal stands in for it, because it is the one that factorises; g_z/(ρ_z² q_z) then corrects both.
+With the scale ``"base"`` or None, and ``count="ordered"``, that is proportional to the gradient. With
+distinct members it is so up to the number of orderings. With any other scale (``"trace"``, or ρ of the
+user's) the base-scaled proposal stands in, because it factorises; as ρ_z² and Π_j base_j are alike for
+columns that are not heavy-tailed, the importance weights g_z/(ρ_z² q_z), which correct both, stay moderate.
 
-All draws of a call share what they can: the masses, the distribution of the first coordinate, and the conditional
-of every prefix, as a multiset, that several draws have in common.
+All draws of a call share what they can: the masses, the distribution of the first coordinate, and the
+conditional of every prefix, as a multiset, that several draws have in common.
 
 References
 ----------
 Afkanpour, György, Szepesvári, Bowling (2013), *A Randomized Mirror Descent Algorithm for Large Scale Multiple
-Kernel Learning*, Algorithm 3; the slips are in the order of counting: the paper's kernels are ordered tuples.
+Kernel Learning*, section 4, Algorithm 3. The paper's kernels are the ordered tuples.
 """
 
 from __future__ import annotations
@@ -99,12 +100,16 @@ class Sampler(ABC):
     def draw(self, A: np.ndarray, size: int, rng) -> tuple[list[Prefix], np.ndarray] | None:
         """Return `size` multisets and their probabilities, or None if nothing has mass."""
         top = np.abs(A).max(initial=0.0)
+        if size == 0:
+            return [], np.empty(0)
         if top == 0:
             return None
         A = A / top
         masses, tables = self.masses(A, size)
         with np.errstate(divide="ignore"):
-            logs = np.log(np.maximum(masses, 0.0)) + np.arange(self.degree + 1) * self.log_unit - self.log_prior
+            logs = (
+                np.log(np.maximum(masses, 0.0)) + np.arange(self.degree + 1) * self.log_unit - self.log_prior
+            )
         if logs.max() == -np.inf:
             return None
         shares = np.exp(logs - logs.max())
@@ -129,16 +134,16 @@ class Sampler(ABC):
             log_g[()] = math.log(mass_0)
         waiting: Counter[Prefix] = Counter()
 
-        def emit(prefix, rest, values, unit):
-            for tail, value in zip(rest, values, strict=True):
+        def emit(prefix, rest, logs, unit):
+            for tail, value in zip(rest, logs.tolist(), strict=True):
                 member = tuple(sorted(prefix + tail))
                 tally[member] += 1
-                if member not in log_g:
-                    log_g[member] = math.log(value) + unit
+                log_g.setdefault(member, value + unit)
 
         for k in range(self.degree, 0, -1):
             if k in tables and counts[k]:
-                emit((), *tables[k].pick(rng, int(counts[k])), 0.0)
+                rest, logs = tables[k].pick(rng, int(counts[k]))
+                emit((), rest, logs, 0.0)
             elif counts[k]:
                 waiting[()] += int(counts[k])
             here, waiting = waiting, Counter()
@@ -146,7 +151,8 @@ class Sampler(ABC):
             for prefix, m in here.items():
                 if self.expands(k, m, A.shape[1]):
                     table, unit = self.expand(A, prefix, k)
-                    emit(prefix, *table.pick(rng, m), unit)
+                    rest, logs = table.pick(rng, m)
+                    emit(prefix, rest, logs, unit)
                 else:
                     step.append(prefix)
             if not step:
@@ -155,7 +161,7 @@ class Sampler(ABC):
             for prefix, row, unit in zip(step, cond, units, strict=True):
                 chosen = pick(rng, row, here[prefix])  # line 7
                 if k == 1:
-                    emit(prefix, [(int(j),) for j in chosen], row[chosen], unit)
+                    emit(prefix, [(j,) for j in chosen.tolist()], np.log(row[chosen]), unit)
                 else:
                     for j, times in zip(*np.unique(chosen, return_counts=True), strict=True):
                         waiting[tuple(sorted((*prefix, int(j))))] += int(times)  # line 8
@@ -234,11 +240,11 @@ class Table:
         ]
 
     def pick(self, rng, size: int) -> tuple[list[Prefix], np.ndarray]:
-        """Draw products, and return them with their g."""
+        """Draw products, and return them with the logs of their g."""
         at = pick(rng, self.weights, size)
         members = self.members(at)
         shares = [orderings(z) / (1 if self.k < 2 or z[-1] == z[-2] else 2) for z in members]
-        return members, self.weights[at] / np.array(shares)
+        return members, np.log(self.weights[at]) - np.log(np.array(shares, dtype=float))
 
     @staticmethod
     @functools.cache
@@ -255,12 +261,13 @@ class Monomials(Sampler):
     """Products of columns.
 
     With v = A ∘ x_{j_1} ∘ ... and k factors to go there are two routes. *Expansion*: a table of all
-    v ᵀ(x_{l_1} ∘ ... ∘ x_{l_k}), about 2 n c r^k/k! multiply-adds as matrix products over row blocks, which answers
-    all k coordinates at once. *Pairs*: diag(Xᵀ((v vᵀ) ∘ S^{∘(k-1)})X) for the next coordinate alone, n² r/2, whatever
-    k. The cheaper is taken, for the number of draws that share the prefix.
+    vᵀ(x_{l_1} ∘ ... ∘ x_{l_k}), about 2 n c r^k/k! multiply-adds as matrix products over row blocks, which
+    answers all k coordinates at once. *Pairs*: diag(Xᵀ((v vᵀ) ∘ S^{∘(k-1)})X) for the next coordinate
+    alone, n² r/2, whatever k. The cheaper is taken, for the number of draws that share the prefix.
 
-    Memory: a table holds at most ``TABLE`` entries, or half as many as the data; strips of the upper triangle of S and
-    of its powers are kept up to ``KEPT_PAIRS`` entries. No n × n × r array, and none of n × n when rows are many.
+    Memory: a table holds at most ``TABLE`` entries, or half as many as the data; strips of the upper
+    triangle of S and of its powers are kept up to ``KEPT_PAIRS`` entries. There is no n × n × r array, and
+    none of n × n when rows are many.
 
     Parameters
     ----------
@@ -329,13 +336,10 @@ class Monomials(Sampler):
             return out, tables
         for i, (a, b) in enumerate(self.strips):
             S = self._pairs(i)
-            T = np.ones_like(S)
-            T[:, b - a :] *= 2
+            P = None
             for d in range(1, self.degree + 1):
-                T = T * S
-                if self.keeps_powers:
-                    self._strips[d, i] = T
-                out[d] += np.vdot(A[a:b], T @ A[a:])
+                P = self._power(d, i, S, P)
+                out[d] += np.vdot(A[a:b], P @ A[a:])
         return out, tables
 
     # -- expansion
@@ -343,7 +347,7 @@ class Monomials(Sampler):
     def expands(self, k, size, n_outputs, fresh=False):
         """Compare the costs; `fresh` counts that of S and of the masses too."""
         if k == 1 or self.route != "auto":
-            return k > 1 and self.route == "expand" or (k == 1 and fresh)
+            return fresh if k == 1 else self.route == "expand"
         table, pairs = self._table_cost(k, n_outputs), self._pairs_cost(k, size, n_outputs)
         if fresh:
             pairs += self.n**2 * (4 * self.degree + (0.0 if self._strips else self.r))
@@ -397,8 +401,6 @@ class Monomials(Sampler):
         cond, units = np.zeros((len(prefixes), self.r)), np.zeros(len(prefixes))
         if self.r == 0:
             return cond, units
-        if self.n * self.r > KEPT_ROWS and k == 1 and not any(prefixes):
-            return self._table(A, 1).weights[None, :], units
         width = A.shape[1] * self.n if k == 1 or A.shape[1] > 1 else self.r * self.n
         for part in row_blocks(len(prefixes), width, BLOCK):
             V, units[part] = self._prefixed(A, prefixes[part])
@@ -450,13 +452,19 @@ class Monomials(Sampler):
             self._strips[0, i] = S
         return S
 
-    def _power(self, k, i):
-        """Return a strip of S^{∘k}, doubled where it stands for its mirror image."""
+    def _power(self, k, i, S=None, below=None):
+        """Return a strip of S^{∘k}, doubled where it stands for its mirror image.
+
+        `S` and `below`, the strips for 1 (not doubled) and k - 1, save the work of making it from nothing.
+        """
         if (k, i) in self._strips:
             return self._strips[k, i]
-        a, b = self.strips[i]
-        P = hadamard_power(self._pairs(i), k)
-        P[:, b - a :] *= 2
+        if S is not None and k > 1:
+            P = below * S
+        else:
+            a, b = self.strips[i]
+            P = hadamard_power(self._pairs(i) if S is None else S, k)
+            P[:, b - a :] *= 2
         if self.keeps_powers:
             self._strips[k, i] = P
         return P
@@ -572,7 +580,9 @@ def checked(X, A) -> np.ndarray:
     A = np.asarray(A, dtype=float)
     A = A[:, None] if A.ndim == 1 else A
     if A.ndim != 2 or A.shape[0] != X.shape[0]:
-        raise ValueError(f"A has shape {A.shape}; it must have one row for each of the {X.shape[0]} rows of X.")
+        raise ValueError(
+            f"A has shape {A.shape}; it must have one row for each of the {X.shape[0]} rows of X."
+        )
     if not np.isfinite(A).all():
         raise ValueError("A holds values that are not finite; members cannot be drawn from it.")
     return A
