@@ -11,6 +11,9 @@ pa = pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 
 from manykernels import MKLClassifier, MKLRegressor, __version__, cli, load  # noqa: E402
+from manykernels._cli_models import fit_visibly, split  # noqa: E402
+from manykernels._cli_screens import plain  # noqa: E402
+from manykernels._cli_tables import named, read_table  # noqa: E402
 from manykernels.kernels import RBF, Linear  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
 
@@ -85,7 +88,7 @@ def test_fit_show_predict_on_every_format(tmp_path, ending):
     assert len(answers) == 80 and {a["prediction"] for a in answers} <= {"same", "other"}
     out = tmp_path / f"out.{ending}"
     run("predict", path, data, "-o", out)
-    assert cli.read_table(out).column("prediction").to_pylist() == [a["prediction"] for a in answers]
+    assert read_table(out).column("prediction").to_pylist() == [a["prediction"] for a in answers]
 
 
 def test_predict_applies_the_standardisation_of_fit(model, data):
@@ -93,9 +96,9 @@ def test_predict_applies_the_standardisation_of_fit(model, data):
     names = read_metadata(model)["columns"]
     assert names == ["a", "b", "c", "count"]
     X = np.column_stack([table[n] for n in names]).astype(float)
-    train, _ = cli.split(80, table["label"], 0.25, 0)
+    train, _ = split(80, table["label"], 0.25, 0)
     Z = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
-    expected = load(model).predict(cli.named(Z, names))
+    expected = load(model).predict(named(Z, names))
     answers = [a["prediction"] for a in csv.DictReader(io.StringIO(run("predict", model, data)))]
     assert answers == expected.tolist()
 
@@ -108,7 +111,7 @@ def test_predict_takes_columns_in_any_order_and_needs_no_target(model, data, tmp
 
 def test_the_score_is_that_of_the_saved_model_on_rows_it_has_not_seen(model, data):
     table = columns()
-    _, test = cli.split(80, table["label"], 0.25, 0)
+    _, test = split(80, table["label"], 0.25, 0)
     answers = [a["prediction"] for a in csv.DictReader(io.StringIO(run("predict", model, data)))]
     score = read_metadata(model)["score"]
     assert score["n_rows"] == len(test) == 20
@@ -161,7 +164,7 @@ def test_json_parses_and_agrees_with_the_model(model):
 
 
 def test_json_has_no_nan(tmp_path):
-    assert cli._plain({"a": np.array([np.nan, 1.0]), "b": (np.int64(1), slice(1))}) == {
+    assert plain({"a": np.array([np.nan, 1.0]), "b": (np.int64(1), slice(1))}) == {
         "a": [None, 1.0],
         "b": [1, "slice(None, 1, None)"],
     }
@@ -311,7 +314,7 @@ def test_a_note_says_when_a_fit_stopped_early(data, tmp_path, monkeypatch):
     X = np.random.default_rng(0).standard_normal((30, 2))
     runner = typer_testing.CliRunner()
     with runner.isolation() as streams:
-        cli.fit_visibly(fitted, X, X[:, 0] * X[:, 1])
+        fit_visibly(fitted, X, X[:, 0] * X[:, 1])
         text = streams[1].getvalue().decode()
     assert text.startswith("Note: Hasty stopped after 1 iterations")
 

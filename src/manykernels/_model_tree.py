@@ -114,7 +114,7 @@ class Encoder:
         if id(value) in self._seen:
             return {"$": "same", "number": self._seen[id(value)][0]}
         table, cls = classes(), type(value)
-        if table.losses.get(getattr(value, "name", None)) is cls:
+        if table.losses.get(getattr(value, "name", "")) is cls:
             return {"$": "loss", "name": value.name}
         if cls in table.predictors.values():
             arrays = {k: self(v, f"{where}.{k}") for k, v in value.to_arrays().items()}
@@ -205,7 +205,7 @@ class Decoder:
             return [self(v) for v in node]
         if not isinstance(node, dict):
             return node
-        make = getattr(self, f"_make_{node['$']}", None)
+        make: Any = getattr(self, f"_make_{node['$']}", None)
         require(make is not None, _unknown(node["$"]))
         return make(node)
 

@@ -10,17 +10,9 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from .cli import (
-    _size,
-    _stdout,
-    describe_gap,
-    fit_visibly,
-    held_out,
-    kernel_table,
-    moments,
-    named,
-    write_table,
-)
+from ._cli_models import fit_visibly, held_out, moments
+from ._cli_screens import describe_gap, file_size, kernel_table, plain_table, stdout
+from ._cli_tables import named, write_table
 
 N_TRAIN = 300
 N_NOISE = 40
@@ -99,11 +91,11 @@ def run(output: Path, seed: int = 0, n_noise: int = N_NOISE) -> dict[str, float]
     """Fit, compare, write and read back; return the scores by name."""
     from sklearn.model_selection import train_test_split
 
-    from . import MKLClassifier, load
+    from . import MKLClassifier
     from .persistence import save
     from .solvers import SimpleMKL
 
-    console = _stdout()
+    console = stdout()
     output.mkdir(parents=True, exist_ok=True)
     X, y, names = make_data(seed, n_noise)
     groups = views(n_noise)
@@ -113,9 +105,7 @@ def run(output: Path, seed: int = 0, n_noise: int = N_NOISE) -> dict[str, float]
     _introduce(console, len(groups) - n_noise, n_noise, len(train), len(test))
 
     model = MKLClassifier(make_kernels(Z[train], groups), solver=SimpleMKL())
-    started = time.perf_counter()
-    fit_visibly(model, named(Z[train], names), y[train])
-    seconds = time.perf_counter() - started
+    seconds = fit_visibly(model, named(Z[train], names), y[train])
     score = held_out(model, named(Z[test], names), y[test], y[train])
     assert score is not None
 
@@ -133,24 +123,33 @@ def run(output: Path, seed: int = 0, n_noise: int = N_NOISE) -> dict[str, float]
     rows = [("learned kernels (SimpleMKL), C=1, not tuned", score["value"], seconds), *baselines]
     console.print(_scores(rows))
 
-    metadata = {"target": "digit", "columns": names, "mean": mean, "scale": scale}
-    metadata |= {"n_train": len(train), "seconds": seconds, "score": score}
+    metadata = {
+        "target": "digit",
+        "columns": names,
+        "mean": mean,
+        "scale": scale,
+        "n_train": len(train),
+        "seconds": seconds,
+        "score": score,
+    }
     path, sample = output / "model.mk", output / "new-digits.csv"
     save(model, path, metadata=metadata)
     write_table({name: X[test[:100], j] for j, name in enumerate(names)}, sample)
-    same = np.array_equal(
-        load(path).decision_function(named(Z[test], names)),
-        model.decision_function(named(Z[test], names)),
-    )
-    if not same:
-        raise RuntimeError(f"{path} does not predict as the model that was written to it")
+    _check_reading_back(path, model, named(Z[test], names))
     console.print(
-        f"\nWrote {path} ({_size(path)}); read back, it predicts exactly the same.\n\nNext:\n"
+        f"\nWrote {path} ({file_size(path)}); read back, it predicts exactly the same.\n\nNext:\n"
         f"  manykernels show {path}\n  manykernels predict {path} {sample}\n",
         highlight=False,
         soft_wrap=True,
     )
     return {name: value for name, value, _ in rows}
+
+
+def _check_reading_back(path, model, X):
+    from . import load
+
+    if not np.array_equal(load(path).decision_function(X), model.decision_function(X)):
+        raise RuntimeError(f"{path} does not predict as the model that was written to it")
 
 
 def _introduce(console, n_parts, n_noise, n_train, n_test):
@@ -164,7 +163,7 @@ def _introduce(console, n_parts, n_noise, n_train, n_test):
 
 
 def _scores(rows) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     table.add_column("Method")
     table.add_column("Test accuracy", justify="right", no_wrap=True)
     table.add_column("Seconds", justify="right", no_wrap=True)

@@ -12,7 +12,7 @@ from ._text import brief
 from .families import Enumerable, Family, Finite, Precomputed, Products
 from .families.bandwidths import bandwidth_grid
 from .kernels import RBF, Kernel, Laplacian, Linear
-from .solvers import SILP, LpNorm, SimpleMKL, Single, Solver, Uniform
+from .solvers import SILP, LpNorm, MirrorDescent, SimpleMKL, Single, Solver, Uniform
 from .solvers.uniform import LISTED
 
 #: Names of families that need no look at the data.
@@ -29,6 +29,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "lp_norm": LpNorm,
     "simple_mkl": SimpleMKL,
     "silp": SILP,
+    "mirror_descent": MirrorDescent,
 }
 
 

@@ -8,7 +8,7 @@ products, parameters for a continuum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -96,12 +96,15 @@ class Family(BaseEstimator):
         Whether the rows are ready-made kernel values, ``(n, n_train, n_kernels)``.
     factorises : bool
         Whether the family has a ``"base"`` scale that is a product over base kernels.
+    rank_one : bool
+        Whether every member has one explicit feature.
     accepts_sparse : bool
         Whether sparse rows need not be made dense.
     """
 
     pairwise: ClassVar[bool] = False
     factorises: ClassVar[bool] = False
+    rank_one: Any = False
 
     @property
     def accepts_sparse(self) -> bool:
@@ -135,6 +138,25 @@ class Family(BaseEstimator):
     def bank(self, X, members: Members) -> Bank:
         """Bind members to training rows, with whatever their evaluations may share."""
         raise NotImplementedError
+
+    def forms(self, X, A, members: Members) -> np.ndarray:
+        """Return tr(Aᵀ K_i A) of some members."""
+        return self.bank(X, members).quad_forms(A)
+
+    def drawer(self, X, scale) -> Callable[..., tuple[Members, np.ndarray]]:
+        """Return ``(A, size, rng) -> members, probability`` on fixed rows, for families that can draw.
+
+        What does not depend on A is computed once.
+        """
+        family: Any = self
+        return lambda A, size, rng: family.draw(X, A, size, rng, scale)
+
+    def proposal_gram(self, X, scale, p: float) -> np.ndarray:
+        """Return the sum of all scaled kernels that ``draw`` is proportional to: a Gram matrix or its diagonal."""
+        family: Any = self
+        members = family.members()
+        rho_sq = scale.rho_sq(members, p)
+        return self.bank(X, members).gram(np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0))
 
     def support(self, X, rows):
         """Return what must be kept of the training rows to predict later."""

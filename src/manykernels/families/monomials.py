@@ -44,6 +44,8 @@ def padded(members: Sequence[Sequence[int]], fill: int) -> np.ndarray:
 def monomials(X: np.ndarray, members: Sequence[Sequence[int]]) -> np.ndarray:
     """Return Φ, one column Π_j x_j per member, O(n m D)."""
     r = X.shape[1]
+    if 4 * len(members) < r:  # few of many columns: pick them instead of going through all
+        return np.column_stack([X[:, list(z)].prod(axis=1) for z in members] or [np.empty((len(X), 0))])
     codes = padded(members, r)
     if codes.shape[1] == 0:
         return np.ones((X.shape[0], len(members)))

@@ -22,10 +22,14 @@ from ..kernels import Kernel, Linear, as_kernel
 from .bank import Bank, FeatureBank, Sharing, TileBank
 from .base import Family
 from .monomials import monomials, multisets, n_multisets, orderings, power_name
-from .sampling import draw_products, uniform_products
+from .sampling import draw_products, product_sampler, uniform_products
 
 #: Largest family that is enumerated; beyond it, sampling and search are the tools.
 MAX_ENUMERATED = 500_000
+
+
+#: Up to this many rows the sum of all kernels is held as a matrix.
+PROPOSAL_ROWS = 3000
 
 
 class Products(Family):
@@ -63,6 +67,11 @@ class Products(Family):
         self.base = base
         self.count = count
         self.degree_prior = degree_prior
+
+    @property
+    def rank_one(self):
+        """Whether members are monomials."""
+        return self.base is None
 
     # -- description -----------------------------------------------------------------------------------
 
@@ -265,6 +274,22 @@ class Products(Family):
             Of drawing that multiset in one draw. Where nothing has mass (A = 0), draws are uniform.
         """
         return draw_products(self, X, A, size, rng, scale)
+
+    def drawer(self, X, scale):
+        """Return a function that draws for one A after another, sharing what does not depend on A."""
+        sampler = product_sampler(self, X, scale)
+
+        def draw(A, size, rng):
+            drawn = sampler.draw(A, size, rng)
+            return self.draw_uniform(size, rng) if drawn is None else drawn
+
+        return draw
+
+    def proposal_gram(self, X, scale, p):
+        """Return the sum over ordered products, the constant included; its diagonal when rows are many."""
+        base = scale.base if scale.base is not None else np.ones(self._r)
+        total = clone(self).set_params(count="ordered").total(base)
+        return (total(X) if X.shape[0] <= PROPOSAL_ROWS else total.diag(X)) + 1.0
 
     def draw_uniform(self, size, rng):
         """Draw uniformly over the members, or over ordered tuples of 1 to D factors when those count.

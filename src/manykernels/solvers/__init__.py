@@ -2,6 +2,7 @@
 
 from .base import BatchSolver, Solver, Step, StreamingSolver, TwoStageSolver
 from .lp_norm import LpNorm
+from .mirror_descent import MirrorDescent
 from .silp import SILP
 from .simple_mkl import SimpleMKL
 from .uniform import Single, Uniform
@@ -10,6 +11,7 @@ __all__ = [
     "SILP",
     "BatchSolver",
     "LpNorm",
+    "MirrorDescent",
     "SimpleMKL",
     "Single",
     "Solver",

@@ -124,8 +124,8 @@ class TwoStageSolver(Solver):
         theta = combination.weights * combination.rho**2
         work = Workspace(problem, combination.family, combination.members, combination.rho**2, None)
         iterate = work.evaluate(theta)
-        log = _Log(on_iteration, started)
-        log(iterate)
+        log = Log(on_iteration, started)
+        log.add(iterate)
         return result_of(work, iterate, log.trace(), n_iter=1, converged=True)
 
 
@@ -184,7 +184,7 @@ class BatchSolver(Solver):
     def solve(self, problem, init=None, on_iteration=None):
         """Iterate until the relative gap is at most `tol`."""
         self.check_params()
-        log = _Log(on_iteration, time.perf_counter())
+        log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
         floor = ROUNDING * work.start_value()
         best: Iterate | None = None
@@ -196,7 +196,7 @@ class BatchSolver(Solver):
                 converged = iterate.gap <= self.tol * max(iterate.objective, 0.0) + floor
                 if converged:
                     best = iterate
-                stopped = log(iterate)
+                stopped = log.add(iterate)
                 if converged or stopped or len(log) >= self.max_iter:
                     break
         except KeyboardInterrupt:
@@ -221,6 +221,15 @@ class BatchSolver(Solver):
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """Return a generator from whatever scikit-learn's users pass as random_state."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31 - 1))
+    return np.random.default_rng(random_state)
 
 
 def check_init(init, work: Workspace) -> np.ndarray | None:
@@ -252,7 +261,7 @@ def result_of(work: Workspace, iterate: Iterate, trace: Trace, *, n_iter: int, c
     )
 
 
-class _Log:
+class Log:
     """Collects the trace and calls back."""
 
     def __init__(self, on_iteration: OnIteration | None, started: float):
@@ -263,23 +272,23 @@ class _Log:
     def __len__(self):
         return len(self.steps)
 
-    def __call__(self, iterate: Iterate) -> bool:
-        step = Step(
-            len(self.steps) + 1,
-            iterate.objective,
-            iterate.gap,
-            time.perf_counter() - self.started,
-            int(np.count_nonzero(iterate.theta)),
-        )
+    def add(self, iterate: Iterate) -> bool:
+        """Record an iterate; whether to stop."""
+        seconds = time.perf_counter() - self.started
+        kernels = int(np.count_nonzero(iterate.theta))
+        return self(Step(len(self.steps) + 1, iterate.objective, iterate.gap, seconds, kernels))
+
+    def __call__(self, step: Step) -> bool:
         self.steps.append(step)
         logger.debug("%s", step)
         return bool(self.on_iteration and self.on_iteration(step))
 
-    def trace(self) -> Trace:
+    def trace(self, **extra: tuple) -> Trace:
         """Return the steps as columns."""
         return Trace(
             tuple(s.objective for s in self.steps),
             tuple(s.gap for s in self.steps),
             tuple(s.seconds for s in self.steps),
             tuple(s.n_kernels for s in self.steps),
+            extra,
         )

@@ -11,7 +11,7 @@ from ..combination import Combination
 from ..families.base import Enumerable
 from ..families.finite import Finite
 from ..problem import Problem
-from .base import Solver, TwoStageSolver, _Log, result_of
+from .base import Solver, TwoStageSolver, Log, result_of
 from .workspace import Workspace
 
 #: Families up to this size are listed, so that the table shows every kernel; larger ones use a closed form.
@@ -78,7 +78,7 @@ class Single(Solver):
 
     def solve(self, problem, init=None, on_iteration=None):
         """Fit every kernel alone and keep the best."""
-        log = _Log(on_iteration, time.perf_counter())
+        log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
         best = None
         for i in np.flatnonzero(work.alive):
@@ -87,7 +87,7 @@ class Single(Solver):
             iterate = work.evaluate(theta)
             if best is None or iterate.objective < best.objective:
                 best = iterate
-            if log(iterate):
+            if log.add(iterate):
                 break
         assert best is not None
         converged = best.gap <= self.tol * best.objective

@@ -1,0 +1,126 @@
+"""Models for the command line: rows to learn from and to test on, an estimator, its fit and its score."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from . import MKLClassifier, MKLRegressor
+from ._cli_screens import note, stderr
+from ._cli_tables import named, read_numbers
+from .families import Products
+from .registry import SOLVERS
+
+#: What --kernels may be.
+KERNELS = ("gaussian", "laplacian", "linear", "products")
+
+
+def split(n, labels, test_size, seed) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the training and of the test rows; classes keep their proportions."""
+    if test_size == 0:
+        return np.arange(n), np.arange(0)
+    if not 0 < test_size < 1:
+        raise ValueError(f"--test-size is {test_size:g}; use a share between 0 and 1.")
+    if labels is not None:
+        values, counts = np.unique(labels, return_counts=True)
+        if counts.min() < 2:
+            raise ValueError(
+                f"Class {values[counts.argmin()]} has a single row, so it cannot be both fitted and tested; "
+                "remove it, or fit on all rows with --test-size 0."
+            )
+    train, test = train_test_split(np.arange(n), test_size=test_size, random_state=seed, stratify=labels)
+    return np.sort(train), np.sort(test)
+
+
+def moments(X) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and deviation of every column; a constant one is left at its scale."""
+    deviation = X.std(axis=0)
+    return X.mean(axis=0), np.where(deviation > 1e-12 * np.abs(X).max(axis=0), deviation, 1.0)
+
+
+def make_model(classify, *, kernels, degree, solver, p, loss, C, seed):
+    """Return the estimator that the options describe."""
+    if kernels not in KERNELS:
+        raise ValueError(f"--kernels is {kernels}; use {', '.join(KERNELS[:-1])} or {KERNELS[-1]}.")
+    if degree is not None and kernels != "products":
+        raise ValueError("--degree is for --kernels products; add that, or leave --degree out.")
+    if kernels == "products":
+        kernels = Products(degree=2 if degree is None else degree)
+    return (MKLClassifier if classify else MKLRegressor)(
+        kernels,
+        solver=solver if p is None else _solver_of_norm(solver, p),
+        loss=loss.lower().replace("-", "_"),
+        C=C,
+        random_state=seed,
+    )
+
+
+def _solver_of_norm(solver: str, p: float) -> Any:
+    name = solver.lower().replace("-", "_")
+    cls = SOLVERS.get("lp_norm" if name == "auto" else name)
+    if cls is None:
+        return solver  # the estimator says which names there are
+    if "p" not in cls().get_params():
+        raise ValueError(f"--p is for --solver lp-norm; {solver} has no norm to choose.")
+    return cls().set_params(p=p)
+
+
+def fit_visibly(model, X, y) -> float:
+    """Fit with a line of progress on a terminal, and return the seconds it took.
+
+    What a solver warns of is printed as a note.
+    """
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught, stderr().status("Fitting ...") as status:
+        warnings.simplefilter("always", UserWarning)
+
+        def report(step):
+            gap = step.gap / max(abs(step.objective), 1e-300)
+            kernels = f"{step.n_kernels:,} kernel{'s' if step.n_kernels != 1 else ''}"
+            status.update(f"Fitting: iteration {step.iteration}, relative gap {gap:.1e}, {kernels}")
+
+        model.fit(X, y, on_iteration=report)
+    seconds = time.perf_counter() - started
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):
+            note(warning.message)
+    return seconds
+
+
+def held_out(model, X, y, y_train) -> dict[str, Any] | None:
+    """Return the score on the test rows, beside that of the best constant for classes."""
+    if len(y) == 0:
+        return None
+    classify = hasattr(model, "classes_")
+    score = {
+        "name": "accuracy" if classify else "R²",
+        "value": float(model.score(X, y)),
+        "n_rows": len(y),
+    }
+    if classify:
+        values, counts = np.unique(y_train, return_counts=True)
+        score["constant"] = float(np.mean(y == values[counts.argmax()]))
+    return score
+
+
+def model_rows(model, metadata, table, path):
+    """Return the rows of a table as the model wants them: its columns, in its order and scale."""
+    if model.combination_.family.pairwise:
+        raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
+    names = metadata.get("columns", getattr(model, "feature_names_in_", None))
+    if names is None:  # fitted in Python, on an array: the columns go by their order
+        names = table.column_names
+        if len(names) != model.n_features_in_:
+            raise ValueError(
+                f"{path} was fitted on {model.n_features_in_} columns without names, and the table has "
+                f"{len(names)}; keep those columns only, in the same order."
+            )
+        return read_numbers(table, names)
+    X = read_numbers(table, names)
+    if "mean" in metadata:
+        X = (X - metadata["mean"]) / metadata["scale"]
+    return named(X, names)

@@ -1,0 +1,51 @@
+"""The arguments and options of the command line, with their help; defaults are in the commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+# Of several commands.
+Data = Annotated[
+    Path,
+    Argument(help="A table: CSV, TSV, Parquet, Arrow or Feather.", metavar="DATA", show_default=False),
+]
+Model = Annotated[Path, Argument(help="A model file.", metavar="MODEL", show_default=False)]
+Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
+
+# Of fit.
+Target = Annotated[str, Option("--target", "-t", help="The column to predict.", show_default=False)]
+Kernels = Annotated[str, Option(help="gaussian, laplacian, linear, or products of columns.")]
+Degree = Annotated[int | None, Option(help="Most factors of a product (kernels: products), 2 by default.")]
+Solver = Annotated[str, Option(help="auto, lp-norm, simple-mkl, silp, uniform, ...")]
+Norm = Annotated[
+    float | None, Option(help="Norm over kernels, 1 < p <= 2: the smaller, the sparser (lp-norm).")
+]
+Loss = Annotated[str, Option(help="auto, hinge, logistic, softmax, squared, ...")]
+Cost = Annotated[float, Option("--C", "-C", help="Weight of the losses against the norm, as in SVC.")]
+Task = Annotated[str, Option(help="auto, classify or regress.")]
+Columns = Annotated[list[str] | None, Option(help="Use these columns only: a,b,c.", show_default=False)]
+Drop = Annotated[list[str] | None, Option(help="Use all columns but these: id,date.", show_default=False)]
+Standardize = Annotated[bool, Option(help="Bring columns to mean 0 and deviation 1; predict does the same.")]
+TestSize = Annotated[float, Option(help="Share of the rows held out for the score; 0 fits on all rows.")]
+SplitSeed = Annotated[int, Option(help="Of the split into training and test rows.")]
+ModelOutput = Annotated[Path, Option("--output", "-o", help="The model file.")]
+ModelForce = Annotated[bool, Option("--force", "-f", help="Overwrite the model file.")]
+
+# Of predict.
+TableOutput = Annotated[
+    Path | None,
+    Option("--output", "-o", help="CSV, Parquet or Feather; CSV on the screen by default."),
+]
+TableForce = Annotated[bool, Option("--force", "-f", help="Overwrite the output file.")]
+Proba = Annotated[bool, Option("--proba", help="Add class probabilities (logistic or softmax loss).")]
+
+# Of show.
+Top = Annotated[int | None, Option(help="List this many kernels: 20 by default, all with --json.", min=0)]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
+
+# Of demo.
+DemoOutput = Annotated[Path, Option("--output", "-o", help="Where to write.")]
+DemoSeed = Annotated[int, Option(help="Of the split and of the noise.")]

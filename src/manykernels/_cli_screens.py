@@ -1,0 +1,181 @@
+"""What the command line prints: tables of kernels, facts about a model, notes, JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+#: Rows of a kernel table.
+TOP = 20
+#: Width of the longest bar.
+BAR = 20
+
+
+def stdout() -> Console:
+    """Return a console on what is the standard output now."""
+    return Console()
+
+
+def stderr() -> Console:
+    """Return a console on what is the error stream now."""
+    return Console(stderr=True)
+
+
+def say(text: str) -> None:
+    """Print one line as it is: brackets in a name are no markup, and a path is not broken."""
+    stdout().print(Text(text), soft_wrap=True)
+
+
+def note(text) -> None:
+    """Print a note on the error stream."""
+    stderr().print(Text(f"Note: {text}", style="yellow"), soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """Print an error on the error stream."""
+    stderr().print(Text(text, style="red"), soft_wrap=True)
+
+
+def file_size(path: Path) -> str:
+    """Return the size of a file in words."""
+    size = path.stat().st_size
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size // 1000, 1)} kB"
+
+
+# -- tables --------------------------------------------------------------------------------------------
+
+
+def plain_table() -> Table:
+    """Return an empty table without lines."""
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+
+
+def kernel_table(records: list[dict[str, Any]], top: int = TOP) -> Table:
+    """Return the kernels, heaviest first, with the share of each as a number and as a bar."""
+    table = plain_table()
+    table.add_column("Kernel", overflow="fold")
+    table.add_column("Weight", justify="right", no_wrap=True)
+    table.add_column("Share", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=BAR)
+    most = max((r["share"] for r in records), default=0.0) or 1.0
+    for record in records[:top]:
+        share = record["share"]
+        weight = f"{record['weight']:#.4g}" if record["weight"] else "0"
+        table.add_row(
+            Text(record["kernel"]), weight, f"{100 * share:.1f} %", Text(_bar(share / most), "cyan")
+        )
+    rest = records[top:]
+    if rest:
+        share = sum(r["share"] for r in rest)
+        table.add_row(Text(_count_rest(rest), "dim"), "", Text(f"{100 * share:.1f} %", "dim"), "")
+    return table
+
+
+def _count_rest(rest) -> str:
+    unused = sum(r["weight"] == 0 for r in rest)
+    if unused == len(rest):
+        return f"{len(rest):,} more, unused"
+    return f"{len(rest):,} more" + (f", {unused:,} of them unused" if unused else "")
+
+
+def _bar(part: float) -> str:
+    eighths = round(8 * BAR * part)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def facts_table(facts: dict[str, str]) -> Table:
+    """Return labelled facts, one a line."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, text in facts.items():
+        grid.add_row(label, Text(text))
+    return grid
+
+
+# -- a model -------------------------------------------------------------------------------------------
+
+
+def print_model(model, metadata, top: int = TOP) -> None:
+    """Print the kernel table and what is known about the model."""
+    console = stdout()
+    console.print()
+    console.print(kernel_table(model.combination_.table(), top))
+    console.print()
+    console.print(facts_table(model_facts(model, metadata)))
+    console.print()
+    score = metadata.get("score")
+    if score and score["value"] <= score.get("constant", 0.0):
+        trivial = "the most frequent class" if "constant" in score else "the mean"
+        note(f"On the held-out rows this is no better than predicting {trivial}.")
+
+
+def model_facts(model, metadata) -> dict[str, str]:
+    """Return what is known about a model, by label."""
+    facts = {"Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name} loss, C={model.C:g}"}
+    if metadata.get("target") is not None:
+        facts["Target"] = str(metadata["target"])
+    if hasattr(model, "classes_"):
+        listed = ", ".join(str(c) for c in model.classes_[:12])
+        facts["Classes"] = listed + (", ..." if len(model.classes_) > 12 else "")
+    score = metadata.get("score")
+    if score:
+        facts["Held-out score"] = f"{score['name']} {score['value']:.4f} on {score['n_rows']:,} rows"
+        if "constant" in score:
+            facts["Held-out score"] += f" (the most frequent class: {score['constant']:.4f})"
+    facts["Objective"] = f"{model.objective_:.6g}"
+    facts["Gap"] = describe_gap(model)
+    facts["Fit"] = f"{model.n_iter_} iteration{'s' if model.n_iter_ != 1 else ''}"
+    if "seconds" in metadata and "n_train" in metadata:
+        facts["Fit"] += f", {metadata['seconds']:.1f} s on {metadata['n_train']:,} rows"
+    return facts
+
+
+def describe_gap(model) -> str:
+    """Return the relative gap with its kind."""
+    if model.gap_kind_ == "none" or not math.isfinite(model.gap_):
+        return "none: this solver gives no certificate"
+    relative = max(model.gap_, 0.0) / max(abs(model.objective_), 1e-300)
+    kind = {"exact": "exact", "estimate": "an estimate", "lower_bound": "a lower bound"}[model.gap_kind_]
+    return f"{relative:.1e} of the objective ({kind})" + ("" if model.converged_ else ", not converged")
+
+
+def model_json(model, metadata, top: int | None) -> str:
+    """Return what is known about a model as JSON, with the `top` kernels, or all when it is None."""
+    record = {
+        "estimator": type(model).__name__,
+        "solver": repr(model.solver_),
+        "loss": model.loss_.name,
+        "C": model.C,
+        "objective": model.objective_,
+        "gap": model.gap_,
+        "gap_kind": model.gap_kind_,
+        "n_iter": model.n_iter_,
+        "converged": model.converged_,
+        "classes": getattr(model, "classes_", None),
+        "intercept": model.intercept_,
+        "n_kernels": len(model.combination_),
+        "kernels": model.combination_.table()[:top],
+        "metadata": metadata,
+    }
+    return json.dumps(plain(record), indent=2, ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold: arrays as lists, NaN and infinity as null."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

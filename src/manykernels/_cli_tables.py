@@ -1,0 +1,175 @@
+"""Tables for the command line: CSV, Parquet and Arrow files, and columns checked one by one."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import feather, parquet
+
+#: Whole numbers with at most this many distinct values are classes, unless --task says otherwise.
+MOST_CLASSES = 20
+#: The formats, by the ending of a file's name.
+READABLE = ("csv", "tsv", "parquet", "feather", "arrow")
+WRITABLE = ("csv", "parquet", "feather", "arrow")
+
+
+# -- files ---------------------------------------------------------------------------------------------
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read a table by the ending of its name."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist.")
+    kind = extension(path, READABLE)
+    try:
+        if kind in ("csv", "tsv"):
+            options = arrow_csv.ParseOptions(delimiter="," if kind == "csv" else "\t")
+            table = arrow_csv.read_csv(path, parse_options=options)
+        elif kind == "parquet":
+            table = parquet.read_table(path)
+        else:
+            table = feather.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} cannot be read as {kind}: {str(error).splitlines()[0]}") from error
+    twice = [name for name in table.column_names if table.column_names.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path} has two columns called {twice[0]}; rename one.")
+    if table.num_rows == 0:
+        raise ValueError(f"{path} has no rows.")
+    return table
+
+
+def write_table(columns: dict[str, np.ndarray], path: Path | None) -> None:
+    """Write columns by the ending of the name; CSV to the standard output when there is none."""
+    if path is None:
+        _write_csv(columns, sys.stdout)
+        return
+    kind = extension(path, WRITABLE)
+    if kind == "csv":
+        with open(path, "w", newline="", encoding="utf-8") as stream:
+            _write_csv(columns, stream)
+        return
+    table = pa.table({name: pa.array(values.tolist()) for name, values in columns.items()})
+    if kind == "parquet":
+        parquet.write_table(table, path)
+    else:
+        feather.write_feather(table, str(path))
+
+
+def _write_csv(columns, stream) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    stream.flush()  # a reader that has gone is noticed here
+
+
+def extension(path: Path, known) -> str:
+    """Return the format that the name of a file tells, one of the `known`."""
+    suffixes = [s.lower().lstrip(".") for s in path.suffixes]
+    kind = next((s for s in reversed(suffixes) if s not in ("gz", "bz2", "zst")), "")
+    if kind not in known:
+        raise ValueError(f"{path} must end in {', '.join('.' + k for k in known)}, to say what it is.")
+    return kind
+
+
+# -- columns -------------------------------------------------------------------------------------------
+
+
+def choose_columns(table, target, columns, drop) -> list[str]:
+    """Return the names of the features: those listed, or all but those dropped and the target."""
+    if columns and drop:
+        raise ValueError("--columns and --drop exclude each other; give one of them.")
+    listed = []
+    for text in columns or drop or []:
+        listed += [text] if text in table.column_names else [s.strip() for s in text.split(",")]
+    for name in listed:
+        _column(table, name, "--columns" if columns else "--drop")
+    if columns:
+        if target in listed:
+            raise ValueError(f"{target} is the target; leave it out of --columns.")
+        return list(dict.fromkeys(listed))
+    names = [name for name in table.column_names if name != target and name not in listed]
+    if not names:
+        raise ValueError("No column is left to predict from; drop fewer.")
+    return names
+
+
+def read_numbers(table, names) -> np.ndarray:
+    """Return columns as a matrix, after checking that they hold numbers without gaps."""
+    X = np.empty((table.num_rows, len(names)))
+    for j, name in enumerate(names):
+        column = _column(table, name, "needed by the model")
+        _refuse_gaps(name, column.null_count)
+        if not _is_number(column.type):
+            raise ValueError(
+                f"Column {name} holds {column.type}, not numbers; leave it out with --drop {name}, or "
+                "encode it as numbers first."
+            )
+        X[:, j] = column.cast(pa.float64()).to_numpy()
+        _refuse_gaps(name, np.count_nonzero(~np.isfinite(X[:, j])))
+    return X
+
+
+def read_target(table, name, task) -> tuple[np.ndarray, bool]:
+    """Return the target, and whether its values are classes."""
+    if task not in ("auto", "classify", "regress"):
+        raise ValueError(f"--task is {task}; use auto, classify or regress.")
+    column = _column(table, name, "--target")
+    _refuse_gaps(name, column.null_count)
+    if _is_label(column.type):
+        if task == "regress":
+            raise ValueError(f"Column {name} holds {column.type}, not numbers; use --task classify.")
+        return np.array(column.to_pylist()), True
+    if not _is_number(column.type):
+        raise ValueError(f"Column {name} holds {column.type}; the target must be numbers or text.")
+    if task != "regress" and pa.types.is_integer(column.type):
+        values, whole = column.to_numpy(), True  # as floats, large labels would fall together
+    else:
+        values = read_numbers(table, [name])[:, 0]
+        whole = bool(np.all(values == np.round(values)))
+    if task == "classify" and not whole:
+        raise ValueError(f"Column {name} holds fractions, which are no classes; use --task regress.")
+    few = whole and len(np.unique(values)) <= MOST_CLASSES
+    classify = task == "classify" or (task == "auto" and few)
+    return values.astype(int if classify else float), classify
+
+
+def named(X, names) -> pa.Table:
+    """Return a matrix as a table, so that kernels go by the names of columns."""
+    return pa.table([X[:, j] for j in range(len(names))], names=list(names))
+
+
+def _column(table, name, what) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        near = get_close_matches(name, table.column_names, n=1)
+        listed = ", ".join(table.column_names[:8]) + (" and more." if table.num_columns > 8 else ".")
+        hint = f"did you mean {near[0]}?" if near else f"it has {listed}"
+        raise ValueError(f"The table has no column {name} ({what}); {hint}")
+    column = table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column
+
+
+def _is_label(kind) -> bool:
+    types = pa.types
+    return any(is_(kind) for is_ in (types.is_string, types.is_large_string, types.is_boolean))
+
+
+def _is_number(kind) -> bool:
+    types = pa.types
+    return any(is_(kind) for is_ in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
+
+
+def _refuse_gaps(name, count) -> None:
+    if count:
+        values = "value is" if count == 1 else "values are"
+        raise ValueError(
+            f"Column {name}: {count:,} {values} missing or infinite; fill them in, or remove those rows."
+        )

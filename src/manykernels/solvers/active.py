@@ -1,0 +1,208 @@
+"""Kernels with weight, growing as a solver meets them, and the machine on their weighted sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from .._threads import one_blas_thread
+from ..certificates import certificate, mean_loss, norm
+from ..combination import Combination
+from ..families.base import HasFeatures, can
+from ..machines import Fit, solve_dual, solve_primal
+from ..predictors import Dual, Predictor, Primal
+from ..problem import Problem
+from .workspace import SMALL
+
+#: With this many columns per row, Newton systems on features cost more than on the Gram matrix.
+WIDE = 1 / 3
+
+
+class Active:
+    """A growing list of members with weights θ, updated incrementally.
+
+    Members with one explicit feature (monomials) live in a matrix of columns; while these are few the machine is
+    primal, O(n k²). Otherwise the Gram matrix K_θ is kept, and a step that changes the weights of a few members
+    and scales all of them costs O(n²) per changed member.
+
+    Parameters
+    ----------
+    problem : Problem
+    p : float
+        The norm of the objective.
+    """
+
+    def __init__(self, problem: Problem, p: float):
+        self.problem = problem
+        self.family: Any = problem.family
+        self.p = p
+        self.members: list[Any] = []
+        self.place: dict[Any, int] = {}
+        self.theta = np.zeros(0)
+        self.rho_sq = np.zeros(0)
+        self.lam = 1.0 / (problem.C * problem.n_rows)
+        self._columns: np.ndarray | None = None
+        if can(self.family, HasFeatures) and getattr(self.family, "rank_one", False):
+            self._columns = np.empty((problem.n_rows, 16), order="F")
+        self._K: np.ndarray | None = None
+        self._unit = 1.0  # K_θ is _unit · _K
+        self._last: Fit | None = None
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    # -- weights -----------------------------------------------------------------------------------------
+
+    def rho_of(self, members: Sequence[Any]) -> np.ndarray:
+        """Return ρ² of members."""
+        return self.problem.scale.rho_sq(members, self.p)
+
+    def add(self, members: Sequence[Any], increments: np.ndarray, rho_sq: np.ndarray) -> None:
+        """Add to the weights θ of members, which may be new or repeated."""
+        places = [
+            self.place[z] if z in self.place else self._append(z, r) for z, r in zip(members, rho_sq, strict=True)
+        ]
+        np.add.at(self.theta, places, increments)
+        if self._K is not None:
+            self._add_gram(places, increments / rho_sq)
+
+    def _append(self, member, rho_sq) -> int:
+        i = len(self.members)
+        self.members.append(member)
+        self.place[member] = i
+        self.theta = np.append(self.theta, 0.0)
+        self.rho_sq = np.append(self.rho_sq, rho_sq)
+        if self._columns is not None:
+            if i == self._columns.shape[1]:
+                wider = np.empty((len(self._columns), 2 * i), order="F")
+                wider[:, :i] = self._columns
+                self._columns = wider
+            self._columns[:, i] = self.family.features(self.problem.X, [member])[:, 0]
+        return i
+
+    def _add_gram(self, places, weights):
+        assert self._K is not None
+        weights = weights / self._unit
+        if self._columns is not None:
+            phi = self._columns[:, places]
+            self._K += (phi * weights) @ phi.T
+        else:
+            X = self.problem.X
+            self._K += self.family.gram(X, X, [self.members[i] for i in places], weights)
+
+    def scale(self, factor: float) -> None:
+        """Multiply all weights."""
+        self.theta *= factor
+        self._unit *= factor
+        if self._K is not None and self._unit < 1e-6:
+            self._K *= self._unit
+            self._unit = 1.0
+
+    def set(self, theta: np.ndarray) -> None:
+        """Replace all weights; members without are dropped."""
+        keep = np.flatnonzero(theta > 0)
+        self.members = [self.members[i] for i in keep]
+        self.place = {z: i for i, z in enumerate(self.members)}
+        self.theta, self.rho_sq = theta[keep], self.rho_sq[keep]
+        if self._columns is not None:
+            kept = np.asfortranarray(self._columns[:, keep])
+            self._columns = kept if kept.shape[1] else np.empty((len(kept), 16), order="F")
+        self._K, self._unit = None, 1.0
+
+    # -- the machine -------------------------------------------------------------------------------------
+
+    def weights(self) -> np.ndarray:
+        """Return θ_i/ρ_i²."""
+        return self.theta / self.rho_sq
+
+    def solve(self) -> Fit:
+        """Solve the machine at the current weights, from the last solution."""
+        pb = self.problem
+        n, k = pb.n_rows, len(self)
+        narrow = self._columns is not None and k + 1 < WIDE * n and self._K is None
+        size = k + 1 if narrow else n
+        with one_blas_thread() if size < SMALL else nullcontext():
+            if narrow:
+                assert self._columns is not None
+                Z = np.empty((n, k + 1))
+                np.multiply(self._columns[:, :k], np.sqrt(self.weights()), out=Z[:, :k])
+                Z[:, k] = 1.0
+                fit = solve_primal(Z, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
+            else:
+                K = self._gram() * self._unit
+                K += 1.0
+                fit = solve_dual(K, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
+        self._last = fit
+        return fit
+
+    def _gram(self) -> np.ndarray:
+        if self._K is None:
+            k = len(self)
+            self._unit = 1.0
+            if self._columns is not None:
+                phi = self._columns[:, :k]
+                self._K = (phi * self.weights()) @ phi.T
+            else:
+                X = self.problem.X
+                self._K = self.family.gram(X, X, self.members, self.weights())
+        return self._K
+
+    # -- values ------------------------------------------------------------------------------------------
+
+    def forms(self, A: np.ndarray, members: Sequence[Any] | None = None) -> np.ndarray:
+        """Return tr(AᵀK_iA) of members, or of all that are active."""
+        if members is None and self._columns is not None:
+            return np.square(self._columns[:, : len(self)].T @ A).sum(axis=1)
+        return self.family.forms(self.problem.X, A, self.members if members is None else members)
+
+    def norms(self, fit: Fit) -> np.ndarray:
+        """Return u_i = ρ_i‖w_i‖ = θ_i √g_i of the active members."""
+        if not len(self):
+            return np.zeros(0)
+        if fit.W is not None:
+            return np.sqrt(self.theta) * np.sqrt(np.square(fit.W[:-1]).sum(axis=1))
+        return self.theta * np.sqrt(np.maximum(self.forms(fit.A), 0.0) / self.rho_sq)
+
+    def objective(self, fit: Fit, norms: np.ndarray) -> float:
+        """Return P at a solution of the machine."""
+        pb = self.problem
+        b = self.intercept(fit)
+        loss = mean_loss(pb.loss, pb.Y, fit.F, pb.sample_weight)
+        return loss + self.lam / 2 * (norm(norms, self.p) ** 2 + float(b @ b))
+
+    def dual(self, fit: Fit, dual_norm: float) -> float:
+        """Return D at a solution of the machine, given ‖g‖_ν* over the whole family."""
+        pb = self.problem
+        bounds = certificate(
+            pb.loss,
+            pb.Y,
+            fit.F,
+            fit.A,
+            pb.C,
+            pb.sample_weight,
+            penalty=0.0,
+            dual_penalty=dual_norm,
+            intercept=self.intercept(fit),
+        )
+        return bounds.dual
+
+    @staticmethod
+    def intercept(fit: Fit) -> np.ndarray:
+        """Return b."""
+        return fit.A.sum(axis=0) if fit.W is None else fit.W[-1]
+
+    def combination(self, norms: np.ndarray) -> Combination:
+        """Return the kernel."""
+        return Combination(self.family, self.members, self.weights(), np.sqrt(self.rho_sq), norms)
+
+    def predictor(self, fit: Fit, combination: Combination) -> Predictor:
+        """Return the predictor."""
+        if fit.W is not None:
+            return Primal(combination, fit.W[:-1] * np.sqrt(self.weights())[:, None], self.intercept(fit))
+        if self._columns is not None:  # explicit features need no training rows to predict
+            W = (self._columns[:, : len(self)].T @ fit.A) * self.weights()[:, None]
+            return Primal(combination, W, self.intercept(fit))
+        return Dual.from_training(combination, self.problem.X, fit.A, self.intercept(fit))
