@@ -16,6 +16,8 @@ OPENML = {
     "ionosphere": "ionosphere",
     "german": "credit-g",
     "sonar": "sonar",
+    "ringnorm": "ringnorm",
+    "waveform": "waveform-5000",
     "letter": "letter",
     "mnist": "mnist_784",
     "pendigits": "pendigits",
@@ -52,12 +54,34 @@ def parser(description: str) -> argparse.ArgumentParser:
 def load(name: str, folder: pathlib.Path | None):
     """Return the arrays of a data set from `folder`, or from OpenML."""
     if folder is not None:
-        with np.load(folder / f"{name}.npz", allow_pickle=False) as archive:
+        path = folder / f"{name}.npz"
+        path = path if path.exists() else folder / f"raetsch_{name}.npz"  # the collection of Rätsch et al.
+        with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
     from sklearn.datasets import fetch_openml
 
     X, y = fetch_openml(OPENML[name], version=1, return_X_y=True, as_frame=False)
     return {"X": X, "y": y}
+
+
+def pyplot():
+    """Return matplotlib.pyplot without a window, or None where matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def save(figure, out: pathlib.Path) -> str:
+    """Save a figure under `out`, with the ending .png, and return its name."""
+    path = out.with_suffix(".png")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    return path.name
 
 
 def finish(record: dict, out: pathlib.Path | None) -> None:

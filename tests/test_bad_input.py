@@ -138,14 +138,14 @@ def test_scales_that_make_no_sense(normalize, match):
 
 
 def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
-    class Draws(Solver):
-        from manykernels.families import Samplable
+    class Searches(Solver):
+        from manykernels.families import Maximisable
 
-        requires = (Samplable,)
+        requires = (Maximisable,)
 
     says(
-        "Draws needs a family that can draw its kernels at random, and Finite is not",
-        lambda: MKLClassifier(solver=Draws()).fit(X, y),
+        "Searches needs a family that can find its best kernel, and Finite is not",
+        lambda: MKLClassifier(solver=Searches()).fit(X, y),
     )
 
 

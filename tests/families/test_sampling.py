@@ -27,6 +27,7 @@ CASES = {
     "degree 5": (Products(degree=5), "base", 1),
     "base": (Products(degree=3), "base", 3),
     "trace": (Products(degree=3), "trace", 1),
+    "scales of the user's": (Products(degree=2), np.linspace(0.5, 2.0, 14), 2),
     "ordered": (Products(degree=3, count="ordered"), "base", 2),
     "ordered, trace": (Products(degree=2, count="ordered"), "trace", 1),
     "degree prior": (Products(degree=3, degree_prior=[2.0, 0.5, 3.0]), "base", 1),
@@ -208,7 +209,10 @@ def test_probabilities_of_all_members_sum_to_one(base):
 def test_the_importance_weighted_sum_of_the_gradient_is_unbiased(name):
     family, X, A, scale = prepared(name)
     members, g = gradients(family, X, A)
-    rho_sq = np.ones(len(members)) if scale is None else scale.rho_sq(members, 1.0)
+    g[0] = 0  # the constant is no member
+    rho_sq = np.ones(len(members))
+    if scale is not None:
+        rho_sq[1:] = scale.rho_sq(members[1:], 1.0)
     value = dict(zip(members, g / rho_sq))
     drawn, q = family.draw(X, A, 20_000, np.random.default_rng(4), scale)
     ratio = np.array([value[z] for z in drawn]) / q

@@ -52,9 +52,9 @@ def test_the_objective_is_that_of_a_conic_solver(loss, c, weighted):
 def test_linear_machines_equal_linear_svc(loss, weighted):
     _, Z, Y, s = problem(loss, 1)
     s = s if weighted else np.ones(len(Y))
-    theirs = LinearSVC(
-        loss=loss, C=0.5, fit_intercept=False, dual=True, tol=1e-9, max_iter=2_000_000
-    ).fit(Z, Y[:, 0], sample_weight=s)
+    theirs = LinearSVC(loss=loss, C=0.5, fit_intercept=False, dual=True, tol=1e-9, max_iter=2_000_000).fit(
+        Z, Y[:, 0], sample_weight=s
+    )
     for fit in (solve_primal(Z, Y, loss, 0.5, s), solve_dual(Z @ Z.T, Y, loss, 0.5, s)):
         np.testing.assert_allclose(fit.F[:, 0], theirs.decision_function(Z), atol=1e-5)
 

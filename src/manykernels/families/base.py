@@ -156,7 +156,9 @@ class Family(BaseEstimator):
         family: Any = self
         members = family.members()
         rho_sq = scale.rho_sq(members, p)
-        return self.bank(X, members).gram(np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0))
+        return self.bank(X, members).gram(
+            np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
+        )
 
     def support(self, X, rows):
         """Return what must be kept of the training rows to predict later."""

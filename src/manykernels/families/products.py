@@ -137,7 +137,8 @@ class Products(Family):
     def base_scale(self, X, sample_weight):
         """Return mean κ_j(x_t, x_t) of every base kernel."""
         if self.base is None:
-            return np.average(np.square(X), axis=0, weights=sample_weight)
+            # A sum of products, without a squared copy of X: rows may be millions.
+            return np.einsum("t,tj,tj->j", sample_weight, X, X, optimize=False) / np.sum(sample_weight)
         return np.array([np.average(k.diag(X), weights=sample_weight) for k in self._base()])
 
     def factor_scale(self, base, members):

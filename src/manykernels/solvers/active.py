@@ -63,7 +63,8 @@ class Active:
     def add(self, members: Sequence[Any], increments: np.ndarray, rho_sq: np.ndarray) -> None:
         """Add to the weights θ of members, which may be new or repeated."""
         places = [
-            self.place[z] if z in self.place else self._append(z, r) for z, r in zip(members, rho_sq, strict=True)
+            self.place[z] if z in self.place else self._append(z, r)
+            for z, r in zip(members, rho_sq, strict=True)
         ]
         np.add.at(self.theta, places, increments)
         if self._K is not None:

@@ -98,7 +98,9 @@ class MirrorDescent(Solver):
         for name in ("max_iter", "draws", "gap_draws"):
             value = getattr(self, name)
             if not isinstance(value, numbers.Integral) or value < 1:
-                raise ValueError(f"{name} of MirrorDescent is {value!r}; it must be a whole number of at least 1.")
+                raise ValueError(
+                    f"{name} of MirrorDescent is {value!r}; it must be a whole number of at least 1."
+                )
         if self.sampling not in ("gradient", "uniform"):
             raise ValueError(f"sampling of MirrorDescent is {self.sampling!r}; use 'gradient' or 'uniform'.")
         if self.step not in ("normalised", "theory"):
@@ -120,7 +122,9 @@ class MirrorDescent(Solver):
         result = run.result()
         relative = result.gap / max(result.objective, run.floor)
         if interrupted:
-            text = f"Interrupted after {result.n_iter} steps; the result so far is kept, with a relative gap of"
+            text = (
+                f"Interrupted after {result.n_iter} steps; the result so far is kept, with a relative gap of"
+            )
         else:
             text = f"MirrorDescent took {result.n_iter} steps to a relative gap of"
         if interrupted or not (result.converged or run.stopped or relative <= self.tol):
@@ -154,9 +158,7 @@ class _Run:
         self.stopped = False
         zero = np.zeros(problem.Y.shape)
         self.floor = ROUNDING * float(np.mean(problem.sample_weight * problem.loss.value(problem.Y, zero)))
-        self.eta = None
-        if solver.step == "theory":
-            self.eta = self.theory_step()
+        self.eta = self.theory_step() if solver.step == "theory" else None
 
     def steps(self) -> None:
         """Alg. 2, lines 2-5."""
@@ -258,6 +260,12 @@ class _Run:
 
     def theory_step(self) -> float:
         """Return η = √(2αδ/(BT)), α = 1, δ = ½ (Theorem 3.1), with B from :func:`gradient_bound`."""
+        scale = self.problem.scale
+        if self.family.factorises and scale.base is None and scale.how is not None:
+            raise ValueError(
+                "step='theory' of MirrorDescent needs normalize='base' or None on a family of products: other "
+                "scales leave the gradient estimate without a bound."
+            )
         bound = gradient_bound(self.problem, self.solver.p, self.solver.sampling)
         return 1.0 / (bound * math.sqrt(self.solver.max_iter))
 

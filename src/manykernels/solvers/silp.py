@@ -6,7 +6,6 @@ import numpy as np
 
 from .base import BatchSolver
 
-
 #: How far from the best point towards the master's solution a cut is taken.
 INWARD = 0.5
 

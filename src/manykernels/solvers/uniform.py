@@ -11,7 +11,7 @@ from ..combination import Combination
 from ..families.base import Enumerable
 from ..families.finite import Finite
 from ..problem import Problem
-from .base import Solver, TwoStageSolver, Log, result_of
+from .base import Log, Solver, TwoStageSolver, result_of
 from .workspace import Workspace
 
 #: Families up to this size are listed, so that the table shows every kernel; larger ones use a closed form.
