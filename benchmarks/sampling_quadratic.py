@@ -2,7 +2,8 @@
 
 f(x) = ½ Σ_i (x_i - 0.9^i)² in 10^4 dimensions, from x = 0. RCDM with α = 1 draws uniformly, as every Lipschitz
 constant is 1, and puts the drawn coordinate right in one step. RACDM (Nesterov 2010, (6.1)) adapts the constants:
-it doubles L_i while the partial derivative changes sign, halves it afterwards, and draws in proportion to L_i.
+it doubles L_i while the partial derivative changes sign, halves it afterwards, and draws in proportion to L_i;
+as a coordinate that is right never changes sign again, its L_i sinks and it is drawn less and less.
 Gradient sampling draws i with probability q_i = |∂_i f|/‖∇f‖₁ and steps by η ∂_i f/q_i, the unbiased estimate of
 the gradient, with η = 1/√T. The paper does not say whether η multiplies that or ∂_i f alone: both are run, and
 so is the greedy rule that takes the largest |∂_i f|, with the step 1/L_i that RCDM takes.
@@ -93,11 +94,11 @@ def first_below(curve, level):
 
 
 def summary(curves, seconds):
-    median = np.median(curves, axis=0)
+    mean = curves.mean(axis=0)
     return {
-        "final": median[-1],
-        "steps_to_0.1": first_below(median, 0.1),
-        "steps_to_0.001": first_below(median, 1e-3),
+        "final": mean[-1],
+        "steps_to_0.1": first_below(mean, 0.1),
+        "steps_to_0.001": first_below(mean, 1e-3),
         "seconds": seconds,
     }
 
@@ -108,15 +109,12 @@ def verdict(table):
     others = [r["steps_to_0.1"] for r in rest]
     if steps is None or any(o is not None and o <= steps for o in others):
         return "differs: gradient sampling is not the first to a tenth of the start"
-    finals = [r["final"] for r in rest]
-    text = (
-        f"reproduced: gradient sampling is at a tenth of the start after {steps} steps, RCDM and RACDM after "
-        f"{others[0]} and {others[1]}, and ends at {ours['final']:.1e}, against {finals[0]:.1e} and "
-        f"{finals[1]:.1e}."
-    )
-    return text + (
-        " It is told the whole gradient at every step, and so is the greedy rule, which needs "
-        f"{table['greedy']['steps_to_0.1']} steps: what wins is knowing the gradient, not randomness."
+    late = ["never" if o is None else f"after {o}" for o in others]
+    return (
+        f"reproduced: on average gradient sampling is at a tenth of the start after {steps} steps, RCDM {late[0]}, "
+        f"RACDM {late[1]}; at the end they are at {ours['final']:.1e}, {rest[0]['final']:.1e} and "
+        f"{rest[1]['final']:.1e}. But it is told the whole gradient at every step, and the greedy rule that is "
+        f"told as much needs {table['greedy']['steps_to_0.1']} steps: knowing the gradient wins, not drawing."
     )
 
 
@@ -126,7 +124,7 @@ def draw(bands, steps, plt):
         for name, curves in bands.items():
             x = np.arange(curves.shape[1])
             keep = slice(1, None) if logarithmic else slice(None)
-            low, middle, high = np.maximum(np.quantile(curves, [0, 0.5, 1], axis=0), 1e-300)
+            low, middle, high = (f(curves, axis=0) for f in (np.min, np.mean, np.max))
             thin = np.unique(np.geomspace(1, steps + 1, 600).astype(int) - 1)[keep] if logarithmic else x[::25]
             axis.plot(x[thin], middle[thin], color=COLORS[name], lw=1.8, label=name)
             axis.fill_between(x[thin], low[thin], high[thin], color=COLORS[name], alpha=0.15, lw=0)
@@ -139,14 +137,14 @@ def draw(bands, steps, plt):
     axes[0].set_xlim(0, steps)
     axes[1].set_xlim(1, steps)
     axes[0].set_ylabel("f(x) / f(0)")
-    axes[0].legend(frameon=False, loc="upper right", fontsize=9)
-    figure.suptitle(f"½ Σ (x_i − 0.9^i)², {DIMENSION:,} dimensions: median and range of the runs", fontsize=11)
+    axes[1].legend(frameon=False, loc="lower left", fontsize=9)
+    figure.suptitle(rf"$\frac{{1}}{{2}}\sum_i (x_i - 0.9^i)^2$ in {DIMENSION:,} dimensions: mean and range of the runs")
     return figure
 
 
 def main():
     args = parser(__doc__).parse_args()
-    steps, seeds = (2000, 2) if args.quick else (STEPS, 5)
+    steps, seeds = (2000, 2) if args.quick else (STEPS, 10)
     target = 0.9 ** np.arange(1, DIMENSION + 1)
     bands, table = {}, {}
     for name, method in METHODS.items():

@@ -9,6 +9,7 @@ products, parameters for a continuum.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,6 +19,55 @@ from ..kernels import Kernel
 from .bank import Bank
 
 Members = Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A symmetric matrix M over pairs of rows, which members are compared with by <K_i, M>.
+
+    Either low rank with signs, ``M = V diag(signs) Vᵀ`` (the gradient of J is V = A with signs 1), or dense.
+
+    Attributes
+    ----------
+    V : (n, k) array or None
+    signs : (k,) array or None
+    dense : (n, n) array or None
+    """
+
+    V: np.ndarray | None = None
+    signs: np.ndarray | None = None
+    dense: np.ndarray | None = None
+
+    @classmethod
+    def of_gradient(cls, A: np.ndarray) -> Direction:
+        """Return A Aᵀ, along which J falls fastest."""
+        return cls(V=A, signs=np.ones(A.shape[1]))
+
+    def matrix(self) -> np.ndarray:
+        """Return M as an n × n array."""
+        if self.dense is not None:
+            return self.dense
+        assert self.V is not None and self.signs is not None
+        return (self.V * self.signs) @ self.V.T
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The members found to agree most with a direction.
+
+    Attributes
+    ----------
+    members : list
+        Best first; fewer than asked for when there are no more.
+    values : array
+        <K_i, M>/ρ_i² of each.
+    exhaustive : bool
+        Whether no member outside can be better.
+    """
+
+    members: list[Any]
+    values: np.ndarray
+    exhaustive: bool
 
 
 @runtime_checkable
@@ -42,8 +92,8 @@ class Samplable(Protocol):
 class Maximisable(Protocol):
     """The member with the largest scaled inner product with a direction can be searched for."""
 
-    def best(self, X, direction, scale, **options) -> Any:
-        """Return the best members found, their values, and whether the search was exhaustive."""
+    def best(self, X, direction: Direction, scale, *, size: int = 1, exclude=(), rng=None) -> Best:
+        """Return the `size` members with the largest <K_i, M>/ρ_i², leaving out those in `exclude`."""
         ...
 
 
