@@ -138,7 +138,12 @@ def verdict(results, C):
 
 def draw(results, C, plt):
     figure, axes = plt.subplots(
-        len(AXES), len(results), figsize=(2.9 * len(results), 7.4), layout="constrained", sharey="col", squeeze=False
+        len(AXES),
+        len(results),
+        figsize=(2.9 * len(results), 7.4),
+        layout="constrained",
+        sharey="col",
+        squeeze=False,
     )
     handles = {}
     for j, (name, methods) in enumerate(results.items()):
@@ -159,7 +164,9 @@ def draw(results, C, plt):
                 axis.set_ylabel("objective")
         kernels = methods["LpNorm"]["kernels"]
         axes[0, j].set_title(f"{name}\n{kernels:,} kernels, {SIZES[name]} rows", fontsize=10)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False
+    )
     figure.suptitle(
         f"Products of degree ≤ {DEGREE}, p = 4/3, C = {C:g}; stars: the average that is returned, dotted: optimum",
         fontsize=11,

@@ -29,7 +29,7 @@ COLORS = {"MirrorDescent": "#2a6f97", "LpNorm": "#6a994e", "Uniform": "#c1121f"}
 
 
 def one_term(r, rng):
-    """Return a monomial of degree 1 to 3, uniformly over all of them: r + 1 choose 3, with repetition."""
+    """Return a monomial of degree 0 to 3, uniformly over all C(r + 3, 3) of them."""
     picks = np.sort(rng.choice(r + DEGREE, DEGREE, replace=False)) - np.arange(DEGREE)
     return tuple(int(j) for j in picks if j < r)
 
@@ -123,22 +123,46 @@ def draw(rows, masses, plt):
     for axis, (version, title) in zip(axes, VERSIONS.items()):
         for method, color in COLORS.items():
             mine = [r for r in rows if r["version"] == version and r["method"] == method]
-            axis.plot([r["r"] for r in mine], [max(r["mse"], 1e-6) for r in mine], "o-", ms=4, color=color, label=method)
+            axis.plot(
+                [r["r"] for r in mine],
+                [max(r["mse"], 1e-6) for r in mine],
+                "o-",
+                ms=4,
+                color=color,
+                label=method,
+            )
         axis.axhline(1, color="black", lw=0.8, ls=":")
-        axis.set(yscale="log", ylim=(5e-7, 3), xlabel="columns r", ylabel="test error / variance", title=title)
+        axis.set(
+            yscale="log", ylim=(5e-7, 3), xlabel="columns r", ylabel="test error / variance", title=title
+        )
     axes[0].text(5, 1.15, "predicting the mean", fontsize=8)
     for method, color in COLORS.items():
         for version, ls in zip(VERSIONS, ("-", "--")):
             mine = [r for r in rows if r["version"] == version and r["method"] == method]
             label = method if ls == "-" else None
-            axes[2].plot([r["r"] for r in mine], [r["seconds"] for r in mine], "o" + ls, ms=4, color=color, label=label)
-    axes[2].set(yscale="log", xlabel="columns r", ylabel="seconds a fit", title="time (000 solid, 001 dashed)")
+            axes[2].plot(
+                [r["r"] for r in mine], [r["seconds"] for r in mine], "o" + ls, ms=4, color=color, label=label
+            )
+    axes[2].set(
+        yscale="log", xlabel="columns r", ylabel="seconds a fit", title="time (000 solid, 001 dashed)"
+    )
     for version, marker in zip(VERSIONS, ("o-", "s--")):
         mine = [m for m in masses if m["version"] == version]
         x = [m["r"] for m in mine]
-        axes[3].plot(x, [m["probability"] for m in mine], marker, ms=4, color="#2a6f97", label=f"by gradient, {version}")
-    axes[3].plot(x, [TERMS / math.comb(r + DEGREE, DEGREE) for r in x], "-", color="#9a9a9a", label="uniform draws")
-    axes[3].set(xscale="log", yscale="log", xlabel="columns r", title="probability that a draw hits a true term")
+        axes[3].plot(
+            x,
+            [m["probability"] for m in mine],
+            marker,
+            ms=4,
+            color="#2a6f97",
+            label=f"by gradient, {version}",
+        )
+    axes[3].plot(
+        x, [TERMS / math.comb(r + DEGREE, DEGREE) for r in x], "-", color="#9a9a9a", label="uniform draws"
+    )
+    axes[3].set(
+        xscale="log", yscale="log", xlabel="columns r", title="probability that a draw hits a true term"
+    )
     for axis in axes:
         axis.title.set_fontsize(10.5)
         axis.spines[["top", "right"]].set_visible(False)
@@ -154,7 +178,7 @@ def main():
     p.add_argument("--steps", type=int, default=200)
     p.add_argument("--draws", type=int, default=32)
     p.add_argument("--memory", type=float, default=128, help="MiB that LpNorm's columns may take")
-    p.add_argument("--grid", type=float, nargs="+", default=[0.1, 10.0, 1000.0], help="values of C")
+    p.add_argument("--grid", type=float, nargs="+", default=[0.03, 1.0, 1000.0], help="values of C")
     args = p.parse_args()
     columns, steps, wide = args.columns, args.steps, [5, 10, 20, 50, 100, 200, 500, 1000]
     if args.quick:
@@ -166,7 +190,8 @@ def main():
             X, y, _ = synthetic(version, r, np.random.default_rng(r))
             for method, solver in solvers(r, steps, args.draws, args.memory).items():
                 found = fit(X, y, solver, args.grid)
-                rows.append({"version": version, "r": r, "kernels": math.comb(r + DEGREE, DEGREE) - 1} | {"method": method} | found)
+                kernels = math.comb(r + DEGREE, DEGREE) - 1
+                rows.append({"version": version, "r": r, "kernels": kernels, "method": method} | found)
         for r in wide:
             shares = []
             for seed in range(5):

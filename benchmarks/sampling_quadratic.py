@@ -125,7 +125,9 @@ def draw(bands, steps, plt):
             x = np.arange(curves.shape[1])
             keep = slice(1, None) if logarithmic else slice(None)
             low, middle, high = (f(curves, axis=0) for f in (np.min, np.mean, np.max))
-            thin = np.unique(np.geomspace(1, steps + 1, 600).astype(int) - 1)[keep] if logarithmic else x[::25]
+            thin = (
+                np.unique(np.geomspace(1, steps + 1, 600).astype(int) - 1)[keep] if logarithmic else x[::25]
+            )
             axis.plot(x[thin], middle[thin], color=COLORS[name], lw=1.8, label=name)
             axis.fill_between(x[thin], low[thin], high[thin], color=COLORS[name], alpha=0.15, lw=0)
         axis.set_yscale("log")
@@ -138,7 +140,9 @@ def draw(bands, steps, plt):
     axes[1].set_xlim(1, steps)
     axes[0].set_ylabel("f(x) / f(0)")
     axes[1].legend(frameon=False, loc="lower left", fontsize=9)
-    figure.suptitle(rf"$\frac{{1}}{{2}}\sum_i (x_i - 0.9^i)^2$ in {DIMENSION:,} dimensions: mean and range of the runs")
+    figure.suptitle(
+        rf"$\frac{{1}}{{2}}\sum_i (x_i - 0.9^i)^2$ in {DIMENSION:,} dimensions: mean and range of the runs"
+    )
     return figure
 
 

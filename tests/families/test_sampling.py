@@ -12,10 +12,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chisquare
 
-from manykernels.families import Finite, Precomputed, Products, sampling
+from manykernels.families import Finite, Precomputed, Products, monomial_sampler, sampling
 from manykernels.families.base import Samplable, can
+from manykernels.families.monomial_sampler import Monomials, Table, hadamard_power
 from manykernels.families.monomials import multisets, orderings
-from manykernels.families.sampling import Grams, Monomials, Table, hadamard_power, pick, product_sampler
+from manykernels.families.sampler import pick
+from manykernels.families.sampling import Grams, product_sampler
 from manykernels.kernels import RBF, Linear
 from manykernels.problem import Scale
 
@@ -176,10 +178,10 @@ def test_blocks_of_rows_do_not_change_anything(monkeypatch, route, c):
     draws = []
     for small in (False, True):
         if small:
-            monkeypatch.setattr(sampling, "KEPT_ROWS", 0)
-            monkeypatch.setattr(sampling, "KEPT_PAIRS", 0)
-            monkeypatch.setattr(sampling, "BLOCK", 512)
-            monkeypatch.setattr(sampling, "STRIP_ROWS", 7)
+            monkeypatch.setattr(monomial_sampler, "KEPT_ROWS", 0)
+            monkeypatch.setattr(monomial_sampler, "KEPT_PAIRS", 0)
+            monkeypatch.setattr(monomial_sampler, "BLOCK", 512)
+            monkeypatch.setattr(monomial_sampler, "STRIP_ROWS", 7)
         draws.append(Monomials(X, None, np.ones(3), route).draw(A, 500, np.random.default_rng(0)))
     assert draws[0][0] == draws[1][0]
     assert_allclose(draws[0][1], draws[1][1], rtol=1e-10)
