@@ -1,9 +1,9 @@
 """Test error and time against the number of columns, ten monomials as truth (000 Fig. 2, 001 Fig. 6.3).
 
-Inputs are uniform on [-1, 1]^r, the target is the sum of ten monomials of degree at most 3, without noise: drawn from all
-variables in 000, from the first five in 001. 500 rows to train, 1,000 to choose C, 1,000 to test; inputs and target
-brought to mean 0 and variance 1. MirrorDescent, Uniform (every product alike, in closed form) and LpNorm over the
-list of all products, while their columns fit into --memory. `mse` is relative to the variance of the target.
+Inputs are uniform on [-1, 1]^r, the target is the sum of ten monomials of degree at most 3, without noise, drawn
+from all variables in 000 and from the first five in 001. 500 rows to train, 1,000 to choose C, 1,000 to test; inputs
+and target brought to mean 0 and variance 1. MirrorDescent, Uniform (every product alike, in closed form) and LpNorm
+over the list of all products, while their columns fit into --memory. `mse` is relative to the target's variance.
 
 Also measured, up to r = 1000: the probability that one draw of Algorithm 3 at the first step hits any of the ten.
 
