@@ -64,15 +64,9 @@ def setup(app):
 # -- The gallery: every script in examples/ is executed ----------------------------
 scripts = sorted(EXAMPLES.rglob("*.py")) if EXAMPLES.is_dir() else []
 if scripts:
-    headers = [
-        EXAMPLES / f"{stem}.{end}"
-        for stem in ("GALLERY_HEADER", "README")
-        for end in ("rst", "txt")
-    ]
+    headers = [EXAMPLES / f"{stem}.{end}" for stem in ("GALLERY_HEADER", "README") for end in ("rst", "txt")]
     if not any(path.is_file() for path in headers):
-        raise ConfigError(
-            "examples/ has scripts but no GALLERY_HEADER.rst to introduce them; add it."
-        )
+        raise ConfigError("examples/ has scripts but no GALLERY_HEADER.rst to introduce them; add it.")
     extensions.append("sphinx_gallery.gen_gallery")
     sphinx_gallery_conf = {
         "examples_dirs": [str(EXAMPLES)],

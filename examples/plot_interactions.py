@@ -43,7 +43,9 @@ equal = MKLRegressor(products, solver=Uniform(), C=0.1).fit(X_train, y_train)
 table = model.combination_.table()
 size = model.combination_.family.size()
 print(f"{len(table):,} of {size:,} products have weight")
-print(f"R² on new rows: sampled {model.score(X_test, y_test):.2f}, equal weights {equal.score(X_test, y_test):.2f}")
+print(
+    f"R² on new rows: sampled {model.score(X_test, y_test):.2f}, equal weights {equal.score(X_test, y_test):.2f}"
+)
 
 # %%
 # The share of the norm that each product holds: all pairs as a map, and the largest products of any degree.

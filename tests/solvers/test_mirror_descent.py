@@ -109,7 +109,11 @@ def test_the_bound_of_the_gradient_holds_at_random_weights(count, loss):
     for _ in range(3):
         run = module._Run(MirrorDescent(), pb, module.Log(None, time.perf_counter()), rng)
         z, q = run.draw(rng.standard_normal((60, 1)), 8, rng)
-        run.active.add([m for m in z if m], rng.uniform(0, 0.3, sum(1 for m in z if m)), run.active.rho_of([m for m in z if m]))  # noqa: E501
+        run.active.add(
+            [m for m in z if m],
+            rng.uniform(0, 0.3, sum(1 for m in z if m)),
+            run.active.rho_of([m for m in z if m]),
+        )
         fit = run.active.solve()
         z, q = run.draw(fit.A, 200, rng)
         _, q, g, _ = run.gradients(fit.A, z, q)
@@ -249,7 +253,9 @@ def exact_gap(model, X, y):
 
 def test_it_stops_when_the_gap_is_small():
     X, y = table(r=3)
-    m = MKLRegressor(Products(degree=1), solver=MirrorDescent(5000, tol=0.05, random_state=0), C=0.1).fit(X, y)
+    m = MKLRegressor(Products(degree=1), solver=MirrorDescent(5000, tol=0.05, random_state=0), C=0.1).fit(
+        X, y
+    )
     assert m.n_iter_ < 5000
     assert m.converged_
     assert m.gap_ <= 0.05 * m.objective_
@@ -329,7 +335,9 @@ def test_sixteen_draws_cost_less_than_four_times_one():
 
     def seconds(draws):
         start = time.process_time()
-        MKLRegressor(Products(degree=3), solver=MirrorDescent(40, draws=draws, tol=0, random_state=0)).fit(X, y)
+        MKLRegressor(Products(degree=3), solver=MirrorDescent(40, draws=draws, tol=0, random_state=0)).fit(
+            X, y
+        )
         return time.process_time() - start
 
     seconds(1)
@@ -341,7 +349,9 @@ def test_no_warning_when_stopped_by_the_caller():
     X, y = table()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        MKLRegressor(Products(degree=2), solver=MirrorDescent(500)).fit(X, y, on_iteration=lambda s: s.iteration >= 20)
+        MKLRegressor(Products(degree=2), solver=MirrorDescent(500)).fit(
+            X, y, on_iteration=lambda s: s.iteration >= 20
+        )
 
 
 def test_members_met_are_real_products():
