@@ -64,6 +64,11 @@ def load(name: str, folder: pathlib.Path | None):
     return {"X": X, "y": y}
 
 
+def judged(text: str, quick: bool) -> str:
+    """Return a verdict, marked when the run was too small for one."""
+    return f"quick run, smaller than the paper's: {text}" if quick else text
+
+
 def pyplot():
     """Return matplotlib.pyplot without a window, or None where matplotlib is not installed."""
     try:

@@ -139,12 +139,12 @@ def test_scales_that_make_no_sense(normalize, match):
 
 def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
     class Searches(Solver):
-        from manykernels.families import Maximisable
+        from manykernels.families import HasRandomFeatures
 
-        requires = (Maximisable,)
+        requires = (HasRandomFeatures,)
 
     says(
-        "Searches needs a family that can find its best kernel, and Finite is not",
+        "Searches needs a family with random features, and Finite is not",
         lambda: MKLClassifier(solver=Searches()).fit(X, y),
     )
 
@@ -205,7 +205,7 @@ def test_wrong_shapes_of_stacks():
 def test_constant_and_duplicated_columns_do_no_harm():
     Z = np.column_stack([X, np.full(30, 3.0), np.zeros(30), X[:, 0]])
     for kernels in ("gaussian", Products(degree=2)):
-        m = MKLClassifier(kernels).fit(Z, y)
+        m = MKLClassifier(kernels, solver=LpNorm()).fit(Z, y)
         assert m.converged_
         assert m.score(Z, y) > 0.9
 
@@ -234,7 +234,7 @@ def test_a_callable_with_a_wrong_shape_is_named():
 
 
 def test_sparse_rows_too_large_to_be_made_dense_are_refused(monkeypatch):
-    monkeypatch.setattr("manykernels.estimators.DENSE_BYTES", 100)
+    monkeypatch.setattr("manykernels._rows.DENSE_BYTES", 100)
     says(
         "X is sparse with shape .*needs dense rows",
         lambda: MKLClassifier(Products()).fit(sp.csr_matrix(X), y),
@@ -254,4 +254,26 @@ def test_a_wrong_init_is_refused():
     says(
         "init must hold 2 non-negative",
         lambda: MKLClassifier([RBF(1.0), Linear()]).fit(X, y, init=[1.0]),
+    )
+
+
+@pytest.mark.parametrize(
+    "weights", [{-1: -1.0, 1: 1.0}, {-1: np.nan, 1: 1.0}, {-1: np.inf, 1: 1.0}, {-1: 0.0, 1: 0.0}, "foo", 3]
+)
+def test_class_weights_that_make_no_sense(weights):
+    says("class_weight is", lambda: MKLClassifier(class_weight=weights).fit(X, y))
+
+
+def test_classes_in_place_of_kernels_are_named():
+    says(r"holds the class RBF; pass an instance", lambda: MKLClassifier([RBF]).fit(X, y))
+
+
+def test_slices_of_names_are_refused():
+    says("a slice needs whole numbers", lambda: MKLClassifier([Linear(columns=slice("a", "c"))]).fit(X, y))
+
+
+def test_values_that_overflow_are_told():
+    says(
+        "too large to add up|too extreme to compute with",
+        lambda: MKLRegressor(Products(degree=400), solver="uniform").fit(X, y),
     )

@@ -143,9 +143,10 @@ def test_sparse_rows_give_what_dense_rows_give(binary, kernels):
 def test_products_make_sparse_rows_dense(binary):
     X, y = binary
     X = np.where(np.abs(X) > 1, X, 0)[:, :4]
-    sparse = MKLClassifier(Products(degree=2)).fit(sp.csr_matrix(X), y)
+    sparse = MKLClassifier(Products(degree=2), solver=LpNorm()).fit(sp.csr_matrix(X), y)
     np.testing.assert_array_equal(
-        sparse.predict(sp.csr_matrix(X)), MKLClassifier(Products(degree=2)).fit(X, y).predict(X)
+        sparse.predict(sp.csr_matrix(X)),
+        MKLClassifier(Products(degree=2), solver=LpNorm()).fit(X, y).predict(X),
     )
 
 

@@ -240,3 +240,22 @@ def test_a_kernel_without_statistic_or_gram_says_so():
 
     with pytest.raises(NotImplementedError, match="Unfinished has no diagonal"):
         Unfinished().diag(X)
+
+
+@pytest.mark.parametrize("at", [0, 7, 19])
+@pytest.mark.parametrize("far", [1e7, 1e8])
+def test_an_outlier_does_not_hurt_the_distances_of_others(at, far):
+    Z = np.random.default_rng(0).normal(size=(20, 3))
+    Z[at, 2] = far
+    direct = np.exp(-np.square(Z[:, None] - Z[None]).sum(axis=2))
+    # 1e-9: what a product of rows around the medians leaves of distances near 1.
+    assert_allclose(RBF(1.0)(Z), direct, atol=1e-9)
+    assert_allclose(RBF(1.0)(Z[:5], Z), direct[:5], atol=1e-9)
+
+
+def test_clusters_far_apart_keep_their_inner_distances():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(scale=0.01, size=(40, 2)) + np.where(np.arange(40) < 20, 0.0, 1e6)[:, None]
+    direct = np.exp(-np.square(Z[:, None] - Z[None]).sum(axis=2) / 1e-4)
+    assert_allclose(RBF(0.01)(Z), direct, atol=1e-9)
+    assert (np.diagonal(RBF(0.01)(Z)) == 1).all()

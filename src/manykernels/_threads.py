@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -19,9 +21,24 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # looks at the loaded libraries: milliseconds, so once
 
 
-def one_blas_thread():
-    """Return a context in which BLAS runs on one thread; small systems are several times faster so."""
-    return _controller().limit(limits=1, user_api="blas")
+_LIMITING = threading.Lock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Run BLAS on one thread meanwhile; small systems are several times faster so.
+
+    The limit is the process's. Only one caller at a time sets and restores it: a second one, in another thread,
+    would take the first one's limit for the original.
+    """
+    if not _LIMITING.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _LIMITING.release()
 
 
 def n_threads() -> int:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .combination import Combination
 from .losses import Loss
-from .problem import nu_of
+from .problem import Scale, nu_of
 
 __all__ = ["Certificate", "certificate", "certify", "penalties"]
 
@@ -84,6 +85,22 @@ def penalties(u: np.ndarray, g: np.ndarray, p: float) -> tuple[float, float]:
     return norm(u, p) ** 2, norm(g, conjugate_exponent(nu_of(p)))
 
 
+def _over_all(model, rows, sample_weight) -> Combination:
+    """Return the model's combination with every member of its family, those it never met with weight zero."""
+    met = model.combination_
+    if len(met) == met.family.size():
+        return met
+    members = met.family.members()
+    scale = Scale.fit(met.family, rows, model.normalize_, sample_weight)
+    weight = dict(zip(met.members, met.weights, strict=True))
+    return Combination(
+        met.family,
+        members,
+        np.array([weight.get(member, 0.0) for member in members]),
+        np.sqrt(scale.rho_sq(members, model.solver_.p)),
+    )
+
+
 def certify(model, X, y, sample_weight=None) -> Certificate:
     """Recompute a fitted model's certificate from its public attributes and the training data.
 
@@ -93,7 +110,7 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     Parameters
     ----------
     model : fitted MKLClassifier or MKLRegressor
-        With a batch solver over a family that can be listed, so that ``combination_`` holds all members.
+        With an exact gap, over a family that can be listed.
     X, y, sample_weight :
         The training data.
 
@@ -101,10 +118,14 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     -------
     Certificate
     """
-    rows, Y, s = model._training_data(X, y, sample_weight)
-    combination, A = model.combination_, model.dual_coef_
-    if A is None:
+    if model.dual_coef_ is None:
         raise ValueError("model has no dual_coef_, so its certificate cannot be recomputed.")
+    if model.gap_kind_ != "exact":
+        raise ValueError(
+            f"the model's gap is of kind {model.gap_kind_!r}; only an exact one can be recomputed."
+        )
+    rows, Y, s = model._training_data(X, y, sample_weight)
+    combination, A = _over_all(model, rows, s), model.dual_coef_
     b = model.intercept_ - model.target_mean_
     forms, F = np.empty(len(combination)), np.tile(b, (len(A), 1))
     for i, (member, weight) in enumerate(zip(combination.members, combination.weights, strict=True)):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
@@ -23,15 +22,12 @@ from sklearn.utils.validation import (
 )
 
 from . import targets
+from ._rows import all_or_nothing, as_needed
 from ._text import brief
-from .families import Family
 from .losses import get_loss
 from .problem import Problem, Result, Scale
 from .registry import SOLVERS, is_pairwise, make_family, make_solver
 from .solvers import Solver, Step, StreamingSolver
-
-#: Sparse rows are made dense for kernels that need it, up to this many bytes.
-DENSE_BYTES = 2**31
 
 
 def _streams(estimator) -> bool:
@@ -46,18 +42,6 @@ def _gives_probabilities(estimator) -> bool:
     if loss is not None:
         return loss.probabilistic
     return estimator.loss != "auto" and get_loss(estimator.loss).probabilistic
-
-
-@contextmanager
-def _all_or_nothing(estimator):
-    """Put the estimator back as it was when something is raised: never half of a new fit on an old one."""
-    before = dict(estimator.__dict__)
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
-        raise
 
 
 class _MKL(BaseEstimator):
@@ -88,7 +72,7 @@ class _MKL(BaseEstimator):
     # -- fit -------------------------------------------------------------------------------------------
 
     def _fit(self, X, y, sample_weight, on_iteration, init) -> None:
-        with _all_or_nothing(self):
+        with all_or_nothing(self):
             self._fit_anew(X, y, sample_weight, on_iteration, init)
 
     def _fit_anew(self, X, y, sample_weight, on_iteration, init) -> None:
@@ -96,7 +80,12 @@ class _MKL(BaseEstimator):
             self.__dict__.pop(name, None)
         problem = self._problem(X, y, sample_weight)
         self._say(f"{len(problem.Y)} rows, {problem.family.size():,} kernels, {brief(self.solver_, 200)}")
-        if init is None and self.warm_start and len(getattr(self, "weights_", ())) == problem.family.size():
+        if init is not None and not self.solver_.accepts_init:
+            raise ValueError(
+                f"init is given, but {type(self.solver_).__name__} has no weights to start from."
+            )
+        resumes = self.warm_start and self.solver_.accepts_init
+        if init is None and resumes and len(getattr(self, "weights_", ())) == problem.family.size():
             init = self.weights_ * self.rho_**2
         self._store(self.solver_.solve(problem, init=init, on_iteration=self._progress(on_iteration)))
 
@@ -109,7 +98,7 @@ class _MKL(BaseEstimator):
         s = self._weights(sample_weight, X, y)
         family = make_family(self.kernels, X, s)
         family = family.resolve(self._width(X), getattr(self, "feature_names_in_", None))
-        X = _as_needed(X, family)
+        X = as_needed(X, family)
         solver = make_solver(self.solver, family, self.random_state)
         loss = get_loss(solver.default_loss(self._n_classes()) if self.loss == "auto" else self.loss)
         self._check_loss(loss)
@@ -182,9 +171,10 @@ class _MKL(BaseEstimator):
         def report(step: Step):
             every = 1 if self.verbose > 1 or step.iteration < 10 else 10
             if step.iteration % every == 0:
+                gap = step.gap / max(abs(step.objective), 1e-300)
+                known = "" if np.isnan(gap) else f"relative gap {gap:.1e}  "
                 self._say(
-                    f"iteration {step.iteration:4d}  objective {step.objective:.6g}  "
-                    f"relative gap {step.gap / max(abs(step.objective), 1e-300):.1e}  "
+                    f"iteration {step.iteration:4d}  objective {step.objective:.6g}  {known}"
                     f"{step.n_kernels} kernels  {step.seconds:.1f} s"
                 )
             return on_iteration(step) if on_iteration else False
@@ -213,7 +203,7 @@ class _MKL(BaseEstimator):
     # -- streams ---------------------------------------------------------------------------------------
 
     def _partial_fit(self, X, y, sample_weight):
-        with _all_or_nothing(self):
+        with all_or_nothing(self):
             self._take_batch(X, y, sample_weight)
 
     def _take_batch(self, X, y, sample_weight):
@@ -244,7 +234,7 @@ class _MKL(BaseEstimator):
         check_is_fitted(self, "result_")
         family = self.combination_.family
         if not family.pairwise:
-            return _as_needed(
+            return as_needed(
                 validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64), family
             )
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
@@ -294,26 +284,14 @@ class _MKL(BaseEstimator):
         return tags
 
 
-def _as_needed(X, family: Family):
-    """Make sparse rows dense for families that need it, within reason."""
-    if not sp.issparse(X) or family.accepts_sparse:
-        return X
-    if 8 * X.shape[0] * X.shape[1] > DENSE_BYTES:
-        raise ValueError(
-            f"X is sparse with shape {X.shape}, and {type(family).__name__} needs dense rows, "
-            f"{8 * X.shape[0] * X.shape[1] / 2**30:.1f} GiB; select columns first, or use kernels such as "
-            "Linear, RBF or Polynomial, which take sparse rows."
-        )
-    return X.toarray()
-
-
 _PARAMETERS = """kernels : str, list, dict, Kernel or Family
         Which kernels: ``"gaussian"`` or ``"laplacian"`` (bandwidths around the data's median distance),
         a list or dict of kernels (:mod:`manykernels.kernels`), scikit-learn kernel names or callables, a
         family such as :class:`~manykernels.families.Products`, or ``"precomputed"``: X is then a stack of
         shape (n, n, n_kernels).
     solver : str or Solver
-        ``"auto"``, a name, or one of :mod:`manykernels.solvers`.
+        ``"auto"``, a name, or one of :mod:`manykernels.solvers`. What ``"auto"`` chose is in ``solver_``: LpNorm for
+        up to 2,000 kernels that can be listed, else what suits the family.
     loss : str
         ``"auto"`` or a name of :mod:`manykernels.losses`.
     C : float
@@ -323,7 +301,8 @@ _PARAMETERS = """kernels : str, list, dict, Kernel or Family
     random_state : int, RandomState or None
         For solvers that draw at random and have no state of their own.
     warm_start : bool
-        Whether a second fit starts from the weights of the first; so does a fit after Ctrl-C.
+        Whether a second fit starts from the weights of the first, so that a fit can go on after Ctrl-C; for solvers
+        that start from weights (LpNorm, SimpleMKL, SILP).
     verbose : int
         Whether to report progress on the standard error stream."""
 
@@ -452,14 +431,26 @@ class MKLClassifier(ClassifierMixin, _MKL):
 
     def _weights(self, sample_weight, X, y):
         s = super()._weights(sample_weight, X, y)
-        return s if self.class_weight is None else s * self._class_weights(y, s)
+        if self.class_weight is None:
+            return s
+        s = s * self._class_weights(y, s)
+        if not (np.isfinite(s) & (s >= 0)).all() or not (s.any() or hasattr(self, "state_")):
+            raise ValueError(
+                f"class_weight is {brief(self.class_weight)}; weights must be finite and not negative, and some class "
+                "must have a positive one."
+            )
+        return s
 
     def _class_weights(self, codes, s):
         labels = self.classes_[codes]
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             mass = np.bincount(codes, weights=s, minlength=len(self.classes_))
             return (s.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0)))[codes]
-        return compute_sample_weight(self.class_weight, labels)
+        if not isinstance(self.class_weight, Mapping):
+            raise ValueError(
+                f"class_weight is {brief(self.class_weight)}; use None, 'balanced', or a dict from label to weight."
+            )
+        return compute_sample_weight(dict(self.class_weight), labels)
 
     def _encode(self, y):
         return targets.encode_classes(y, len(self.classes_), self.loss_)

@@ -9,10 +9,21 @@ import numpy as np
 from sklearn.base import clone
 
 from ._text import brief
-from .families import Enumerable, Family, Finite, Precomputed, Products
+from .families import Enumerable, Family, Finite, Gaussians, Maximisable, Precomputed, Products
 from .families.bandwidths import bandwidth_grid
+from .families.base import can
 from .kernels import RBF, Kernel, Laplacian, Linear
-from .solvers import SILP, LpNorm, MirrorDescent, SimpleMKL, Single, Solver, Uniform
+from .solvers import (
+    SILP,
+    Alignment,
+    GreedyAlignment,
+    LpNorm,
+    MirrorDescent,
+    SimpleMKL,
+    Single,
+    Solver,
+    Uniform,
+)
 from .solvers.uniform import LISTED
 
 #: Names of families that need no look at the data.
@@ -23,6 +34,8 @@ FAMILIES: dict[str, Any] = {
 }
 #: Names of families whose bandwidths come from the data's distances.
 GRIDS: dict[str, Any] = {"gaussian": RBF, "laplacian": Laplacian}
+#: Names that mean a continuum where the solver takes one.
+CONTINUA: dict[str, Any] = {"gaussian": Gaussians}
 SOLVERS: dict[str, type[Solver]] = {
     "uniform": Uniform,
     "single": Single,
@@ -30,6 +43,8 @@ SOLVERS: dict[str, type[Solver]] = {
     "simple_mkl": SimpleMKL,
     "silp": SILP,
     "mirror_descent": MirrorDescent,
+    "alignment": Alignment,
+    "greedy_alignment": GreedyAlignment,
 }
 
 
@@ -43,7 +58,7 @@ def is_pairwise(kernels: Any) -> bool:
 def make_family(kernels: Any, X, sample_weight) -> Family:
     """Return the family that `kernels` describes, not yet resolved."""
     if isinstance(kernels, Family):
-        return kernels
+        return kernels.adapt(X, sample_weight)
     if isinstance(kernels, str):
         if kernels in GRIDS:
             return Finite(bandwidth_grid(GRIDS[kernels], X, sample_weight))
@@ -92,7 +107,12 @@ def make_solver(solver: Any, family: Family, random_state: Any) -> Solver:
 
 
 def choose_solver(family: Family) -> Solver:
-    """Return LpNorm(p=4/3) where the kernels can be listed in reasonable time, else their plain sum."""
+    """Return LpNorm(p=4/3) where the kernels can be listed in reasonable time, else the plain sum.
+
+    A continuum gets GreedyAlignment.
+    """
+    if np.isinf(family.size()) and can(family, Maximisable):
+        return GreedyAlignment()
     if isinstance(family, Enumerable) and family.size() <= LISTED:
         return LpNorm()
     return Uniform()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from manykernels import MKLClassifier, MKLRegressor
+from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.certificates import certificate, certify, penalties
 from manykernels.families import Finite, Products
 from manykernels.kernels import RBF
@@ -215,7 +215,7 @@ def test_the_exact_gap_can_be_recomputed():
 
 def test_the_statistical_gap_is_an_upper_limit_of_the_exact_one(monkeypatch):
     X, y = table(r=5)
-    monkeypatch.setattr(module, "LISTED", 0)
+    monkeypatch.setattr(module, "EXACT", 0)
     exact, estimates = [], []
     for seed in range(20):
         solver = MirrorDescent(30, random_state=seed, gap_draws=200)
@@ -360,3 +360,48 @@ def test_members_met_are_real_products():
     universe = {z for d in (1, 2, 3) for z in itertools.combinations_with_replacement(range(4), d)}
     assert set(m.combination_.members) <= universe
     assert len(set(m.combination_.members)) == len(m.combination_.members)
+
+
+def test_a_constant_target_and_a_single_row_are_fitted():
+    X, _ = table()
+    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(20)).fit(X, np.ones(60))
+    np.testing.assert_allclose(m.predict(X), 1)
+    assert MKLRegressor(Products(degree=2), solver=MirrorDescent(5)).fit(X[:1], [2.0]).predict(X[:1]) == 2
+
+
+def test_model_files_hold_what_was_learned(tmp_path):
+    X, y = table()
+    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(50, random_state=0)).fit(X, y)
+    m.save(tmp_path / "m.mk")
+    np.testing.assert_array_equal(load(tmp_path / "m.mk").predict(X), m.predict(X))
+
+
+def test_an_estimated_gap_cannot_be_recomputed(monkeypatch):
+    X, y = table()
+    monkeypatch.setattr(module, "EXACT", 0)
+    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(20)).fit(X, y)
+    with pytest.raises(ValueError, match="only an exact one can be recomputed"):
+        certify(m, X, y)
+
+
+def test_the_exact_gap_counts_kernels_never_met():
+    X, y = table(r=4)
+    m = MKLRegressor(Products(degree=3), solver=MirrorDescent(8, random_state=0)).fit(X, y)
+    assert len(m.combination_) < m.combination_.family.size()
+    assert certify(m, X, y).gap == pytest.approx(m.gap_, rel=1e-9)
+
+
+def test_rows_of_weight_zero_may_as_well_be_removed():
+    X, y = table()
+    s = np.ones(60)
+    s[40:] = 0
+    # Row counts enter the step and the drawing only through A, so the runs draw the same kernels.
+    a = MKLRegressor(Products(degree=2), solver=MirrorDescent(60, random_state=0)).fit(X, y, s)
+    b = MKLRegressor(Products(degree=2), solver=MirrorDescent(60, random_state=0)).fit(X[:40], y[:40])
+    np.testing.assert_allclose(a.predict(X), b.predict(X), atol=1e-6)
+
+
+def test_weights_to_start_from_are_refused():
+    X, y = table()
+    with pytest.raises(ValueError, match="init is given, but MirrorDescent has no weights to start from"):
+        MKLRegressor(Products(degree=2), solver=MirrorDescent(20)).fit(X, y, init=[1.0])

@@ -1,4 +1,4 @@
-"""Sets of kernels: a list, ready-made matrices, all products of base kernels."""
+"""Sets of kernels: a list, ready-made matrices, all products of base kernels, continua."""
 
 from .base import (
     Enumerable,
@@ -8,13 +8,17 @@ from .base import (
     Maximisable,
     Samplable,
 )
+from .dirichlets import Dirichlets
 from .finite import Finite, Precomputed
+from .gaussians import Gaussians
 from .products import Products
 
 __all__ = [
+    "Dirichlets",
     "Enumerable",
     "Family",
     "Finite",
+    "Gaussians",
     "HasFeatures",
     "HasRandomFeatures",
     "Maximisable",

@@ -1,6 +1,8 @@
-"""Grids of bandwidths from the distances in the data."""
+"""Bandwidths from the distances in the data: grids, and the bounds of a continuum."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,18 +10,22 @@ from ..kernels import RBF, Kernel, Laplacian, pairwise_statistic
 
 #: Bandwidths relative to the median distance: factors of √2 from 1/8 to 8.
 FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)
-#: Rows that the median distance is taken over; beyond it, evenly spaced rows are used.
+#: Rows that quantiles of distances are taken over; beyond it, evenly spaced rows are used.
 MAX_ROWS = 1500
 
 
-def median_distance(X, sample_weight, statistic: str) -> float:
-    """Return the weighted median of the positive distances between rows, 1 if there are none.
+def distance_quantiles(
+    X, sample_weight, statistic: str, levels: Sequence[float], max_rows: int | None = None
+) -> np.ndarray | None:
+    """Return weighted quantiles of the positive distances between rows, None if there are none.
 
-    A pair weighs s_t s_t', so that a weight equals a repetition. O(rows² d) on at most MAX_ROWS rows.
+    A pair weighs s_t s_t', so that a weight equals a repetition. O(rows² d) on at most `max_rows` rows, MAX_ROWS by
+    default.
     """
+    max_rows = MAX_ROWS if max_rows is None else max_rows
     rows = np.flatnonzero(sample_weight > 0)
-    if len(rows) > MAX_ROWS:
-        rows = rows[np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)]
+    if len(rows) > max_rows:
+        rows = rows[np.linspace(0, len(rows) - 1, max_rows).astype(int)]
     S = pairwise_statistic(statistic, X[rows], X[rows])
     upper = np.triu_indices(len(rows), 1)
     distances = S[upper]
@@ -27,12 +33,19 @@ def median_distance(X, sample_weight, statistic: str) -> float:
     # Rounding leaves tiny distances between equal rows: they are no distances.
     positive = distances > 1e-12 * max(distances.max(initial=0.0), np.finfo(float).tiny)
     if not positive.any():
-        return 1.0
+        return None
     distances, weights = distances[positive], weights[positive]
     order = np.argsort(distances, kind="stable")
     cumulative = np.cumsum(weights[order])
-    median = distances[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])]
-    return float(np.sqrt(median)) if statistic == "sqdist" else float(median)
+    places = np.searchsorted(cumulative, np.asarray(levels) * cumulative[-1])
+    found = distances[order][np.minimum(places, len(distances) - 1)]
+    return np.sqrt(found) if statistic == "sqdist" else found
+
+
+def median_distance(X, sample_weight, statistic: str) -> float:
+    """Return the weighted median of the positive distances between rows, 1 if there are none."""
+    found = distance_quantiles(X, sample_weight, statistic, [0.5])
+    return 1.0 if found is None else float(found[0])
 
 
 def bandwidth_grid(kernel: type[RBF] | type[Laplacian], X, sample_weight) -> list[Kernel]:

@@ -94,6 +94,14 @@ class TileBank(Bank):
         block = self.open(*tile)
         return np.stack([block(i) for i in range(self.n_members)])
 
+    def part(self, t: int, first: int, last: int) -> Block:
+        """Return ``open(first, last)`` for rows within tile t, from what is kept where anything is."""
+        stacks = self._stacks()
+        if stacks is None:
+            return self.open(first, last)
+        a = self.tiles[t][0]
+        return lambda i: stacks[t][i, first - a : last - a, first - a :].copy()
+
     def gram(self, weights):
         """Return Σ weights_i K_i."""
         weights = np.asarray(weights, dtype=float)
@@ -204,6 +212,10 @@ class StackBank(Bank):
         cuts = self.n_rows * (1 - np.sqrt(np.linspace(1, 0, 33)))
         edges = np.unique(np.round(cuts).astype(int))
         self.tiles = list(itertools.pairwise(edges))
+
+    def part(self, t: int, first: int, last: int) -> Block:
+        """Return a function from a member's number to its values on rows first:last × columns first:n."""
+        return lambda i: self.stack[first:last, first:, self.members[i]].astype(float)
 
     def gram(self, weights):
         """Return Σ weights_i K_i."""

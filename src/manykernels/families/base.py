@@ -210,6 +210,17 @@ class Family(BaseEstimator):
             np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
         )
 
+    def adapt(self, X, sample_weight) -> Family:
+        """Return a copy whose automatic parameters are set from the rows; itself where there are none."""
+        return self
+
+    def searcher(self, X, scale) -> Searcher:
+        """Return the search for the best member on fixed rows, for families that can search.
+
+        What does not depend on the direction is computed once.
+        """
+        return Searcher(self, X, scale)
+
     def support(self, X, rows):
         """Return what must be kept of the training rows to predict later."""
         return X[rows]
@@ -237,3 +248,25 @@ class Family(BaseEstimator):
     def parameters(self, member: Any) -> dict[str, Any]:
         """Return a member's own parameters, for tables."""
         return {}
+
+
+class Searcher:
+    """A family's search for its best member, bound to rows.
+
+    Parameters
+    ----------
+    family : Family, resolved
+    X : rows
+    scale : Scale or None
+    """
+
+    def __init__(self, family: Any, X, scale):
+        self.family, self.X, self.scale = family, X, scale
+
+    def best(self, direction: Direction, *, size: int = 1, exclude=(), rng=None) -> Best:
+        """Return what the family's ``best`` does."""
+        return self.family.best(self.X, direction, self.scale, size=size, exclude=exclude, rng=rng)
+
+    def gram(self, member) -> np.ndarray:
+        """Return a member's Gram matrix on the rows."""
+        return self.family.bank(self.X, [member]).gram(np.ones(1))

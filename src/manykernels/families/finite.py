@@ -17,6 +17,7 @@ from ..kernels import Kernel, as_kernel
 from .bank import Bank, FeatureBank, KernelBank, Sharing, StackBank
 from .base import Family
 from .sampling import draw_listed, uniform_listed
+from .search import Listed
 
 
 def _all_explicit(family) -> bool:
@@ -162,6 +163,15 @@ class Finite(Family):
         """Draw members uniformly, and return them with the probability of each."""
         return uniform_listed(self.members(), size, rng)
 
+    def best(self, X, direction, scale=None, *, size=1, exclude=(), rng=None):
+        """Return the kernels that agree most with a direction, from one pass over all; see ``Products.best``."""
+        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
+
+    def searcher(self, X, scale) -> Listed:
+        """Return what finds the best kernels for one direction after another."""
+        family = self if hasattr(self, "_n_features") else self.resolve(X.shape[1])
+        return Listed(family, X, scale)
+
     def label(self, member):
         """Return the given name, or the kernel's own."""
         given = self._given_names()
@@ -253,6 +263,15 @@ class Precomputed(Family):
     def draw_uniform(self, size, rng):
         """Draw members uniformly, and return them with the probability of each."""
         return uniform_listed(self.members(), size, rng)
+
+    def best(self, X, direction, scale=None, *, size=1, exclude=(), rng=None):
+        """Return the kernels that agree most with a direction, from one pass over all; see ``Products.best``."""
+        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
+
+    def searcher(self, X, scale) -> Listed:
+        """Return what finds the best kernels for one direction after another."""
+        family = self if hasattr(self, "_n_kernels") else self.resolve(X.shape[2])
+        return Listed(family, X, scale)
 
     def support(self, X, rows):
         """Keep nothing: new rows come with their values against all training rows."""

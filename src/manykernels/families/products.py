@@ -23,6 +23,7 @@ from .bank import Bank, FeatureBank, Sharing, TileBank
 from .base import Family
 from .monomials import monomials, multisets, n_multisets, orderings, power_name
 from .sampling import draw_products, product_sampler, uniform_products
+from .search import CostedSearcher, product_searcher
 
 #: Largest family that is enumerated; beyond it, sampling and search are the tools.
 MAX_ENUMERATED = 500_000
@@ -171,7 +172,12 @@ class Products(Family):
 
     def mean_diag(self, X, members, sample_weight):
         """Return the weighted mean of κ_z(x_t, x_t) for every member, in blocks."""
-        D = np.square(X) if self.base is None else np.column_stack([k.diag(X) for k in self._base()])
+        if self.base is None:  # in blocks of rows, without a squared copy of X: rows may be millions
+            out = np.zeros(len(members))
+            for rows in row_blocks(X.shape[0], len(members) + X.shape[1]):
+                out += sample_weight[rows] @ np.square(monomials(X[rows], members))
+            return out / np.sum(sample_weight)
+        D = np.column_stack([k.diag(X) for k in self._base()])
         out = np.empty(len(members))
         for part in row_blocks(len(members), X.shape[0]):
             out[part] = np.average(monomials(D, members[part]), axis=0, weights=sample_weight)
@@ -301,6 +307,36 @@ class Products(Family):
             raise ValueError(f"{self!r} does not know its columns yet; call resolve(n_features) first.")
         return uniform_products(self._r, self.degree, self.count, size, rng)
 
+    # -- search ----------------------------------------------------------------------------------------
+
+    def best(self, X, direction, scale=None, *, size=1, exclude=(), rng=None):
+        """Return the products that agree most with a direction, all of them compared while that is cheap.
+
+        For monomials of degree D a search of all costs n r^D/D! multiply-adds; beyond 4·10^11 of them, and for
+        large families of other kernels, products are grown in a beam, drawn, and improved factor by factor.
+
+        Parameters
+        ----------
+        X : (n, d) rows
+        direction : Direction
+        scale : Scale or None
+        size : int
+            How many to return.
+        exclude : collection of members
+        rng : numpy.random.Generator, optional
+            For searches that are not exhaustive.
+
+        Returns
+        -------
+        Best
+            Empty along a zero direction.
+        """
+        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
+
+    def searcher(self, X, scale) -> CostedSearcher:
+        """Return what finds the best products for one direction after another, sharing what it can."""
+        return product_searcher(self, X, scale)
+
 
 def _positive_numbers(values, count: int) -> bool:
     try:
@@ -374,6 +410,7 @@ class ProductSum(Kernel):
             if scale > 0:
                 yield block(j) / scale
 
+    @np.errstate(over="ignore", invalid="ignore")  # whoever uses the sum checks that it is finite
     def _sum(self, scaled, shape):
         """Add up all products of the matrices in `scaled`."""
         if self.count == "ordered":

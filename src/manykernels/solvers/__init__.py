@@ -1,6 +1,8 @@
 """Solvers: one file per method, one shape of result."""
 
+from .alignment import Alignment
 from .base import BatchSolver, Solver, Step, StreamingSolver, TwoStageSolver
+from .greedy_alignment import GreedyAlignment
 from .lp_norm import LpNorm
 from .mirror_descent import MirrorDescent
 from .silp import SILP
@@ -9,7 +11,9 @@ from .uniform import Single, Uniform
 
 __all__ = [
     "SILP",
+    "Alignment",
     "BatchSolver",
+    "GreedyAlignment",
     "LpNorm",
     "MirrorDescent",
     "SimpleMKL",

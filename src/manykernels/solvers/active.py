@@ -11,7 +11,9 @@ import numpy as np
 from .._threads import one_blas_thread
 from ..certificates import certificate, mean_loss, norm
 from ..combination import Combination
-from ..families.base import HasFeatures, can
+from ..families.base import Enumerable, HasFeatures, can
+from ..families.sampler import pick
+from ..families.sampling import uniform_listed
 from ..machines import Fit, solve_dual, solve_primal
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
@@ -19,6 +21,43 @@ from .workspace import SMALL
 
 #: With this many columns per row, Newton systems on features cost more than on the Gram matrix.
 WIDE = 1 / 3
+
+
+#: Families up to this size are bound to the rows once, whatever the solver asks of them.
+LISTED = 5000
+
+
+class _Listed:
+    """All members of a family that can be listed, in one bank."""
+
+    def __init__(self, problem: Problem, rho_of):
+        family: Any = problem.family
+        self.members = family.members()
+        self.place = {z: i for i, z in enumerate(self.members)}
+        self.bank = family.bank(problem.X, self.members)
+        self.rho_sq = rho_of(self.members)
+        self._known: tuple[np.ndarray, np.ndarray] | None = None
+
+    def gram(self, members, weights) -> np.ndarray:
+        """Return the weighted sum of some members."""
+        full = np.zeros(len(self.members))
+        full[[self.place[z] for z in members]] = weights
+        return self.bank.gram(full)
+
+    def forms(self, A, members=None) -> np.ndarray:
+        """Return tr(AᵀK_iA); drawing and stepping ask for the same A one after the other."""
+        if self._known is None or self._known[0] is not A:
+            self._known = A, self.bank.quad_forms(A)
+        forms = self._known[1]
+        return forms if members is None else forms[[self.place[z] for z in members]]
+
+    def draw(self, A, size, rng):
+        """Draw in proportion to g, or uniformly where there is none."""
+        g = np.divide(self.forms(A), self.rho_sq, out=np.zeros(len(self.members)), where=self.rho_sq > 0)
+        chosen = pick(rng, g, size)
+        if len(chosen) < size:
+            return uniform_listed(self.members, size, rng)
+        return [self.members[i] for i in chosen], g[chosen] / g.sum()
 
 
 class Active:
@@ -47,6 +86,9 @@ class Active:
         self._columns: np.ndarray | None = None
         if can(self.family, HasFeatures) and getattr(self.family, "rank_one", False):
             self._columns = np.empty((problem.n_rows, 16), order="F")
+        self._list: _Listed | None = None
+        if self._columns is None and can(self.family, Enumerable) and self.family.size() <= LISTED:
+            self._list = _Listed(problem, self.rho_of)
         self._K: np.ndarray | None = None
         self._unit = 1.0  # K_θ is _unit · _K
         self._last: Fit | None = None
@@ -67,7 +109,9 @@ class Active:
             for z, r in zip(members, rho_sq, strict=True)
         ]
         np.add.at(self.theta, places, increments)
-        if self._K is not None:
+        if self._list is not None:
+            self._K = None  # one pass over the bank is cheaper than evaluating kernels anew
+        elif self._K is not None:
             self._add_gram(places, increments / rho_sq)
 
     def _append(self, member, rho_sq) -> int:
@@ -113,6 +157,10 @@ class Active:
             self._columns = kept if kept.shape[1] else np.empty((len(kept), 16), order="F")
         self._K, self._unit = None, 1.0
 
+    def segment(self, member, rho_sq: float) -> Segment:
+        """Return the points between the current weights and one member alone."""
+        return Segment(self, member, rho_sq)
+
     # -- the machine -------------------------------------------------------------------------------------
 
     def weights(self) -> np.ndarray:
@@ -146,6 +194,8 @@ class Active:
             if self._columns is not None:
                 phi = self._columns[:, :k]
                 self._K = (phi * self.weights()) @ phi.T
+            elif self._list is not None:
+                self._K = self._list.gram(self.members, self.weights())
             else:
                 X = self.problem.X
                 self._K = self.family.gram(X, X, self.members, self.weights())
@@ -157,7 +207,15 @@ class Active:
         """Return tr(AᵀK_iA) of members, or of all that are active."""
         if members is None and self._columns is not None:
             return np.square(self._columns[:, : len(self)].T @ A).sum(axis=1)
+        if self._list is not None:
+            return self._list.forms(A, self.members if members is None else members)
         return self.family.forms(self.problem.X, A, self.members if members is None else members)
+
+    def drawer(self):
+        """Return ``(A, size, rng) -> members, probability``."""
+        if self._list is not None:
+            return self._list.draw
+        return self.family.drawer(self.problem.X, self.problem.scale)
 
     def norms(self, fit: Fit) -> np.ndarray:
         """Return u_i = ρ_i‖w_i‖ = θ_i √g_i of the active members."""
@@ -207,3 +265,59 @@ class Active:
             W = (self._columns[:, : len(self)].T @ fit.A) * self.weights()[:, None]
             return Primal(combination, W, self.intercept(fit))
         return Dual.from_training(combination, self.problem.X, fit.A, self.intercept(fit))
+
+
+class Segment:
+    """θ(η) = (1 - η) θ + η e_z, with the machine and its slope at any η.
+
+    With explicit features a point costs a primal machine; with Gram matrices the two ends are kept, and a point
+    costs O(n²) and the machine.
+    """
+
+    def __init__(self, active: Active, member, rho_sq: float):
+        self.active = active
+        before = active.theta.copy()
+        if member not in active.place:
+            active._append(member, rho_sq)
+            before = np.append(before, 0.0)
+        self.i, self.before = active.place[member], before
+        self._ends: tuple[np.ndarray, np.ndarray] | None = None
+        if active._columns is None:
+            X = active.problem.X
+            self._ends = (
+                active._gram() * active._unit,
+                active.family.gram(X, X, [member], np.array([1.0 / rho_sq])),
+            )
+
+    def g(self, A: np.ndarray) -> float:
+        """Return g of the member."""
+        if self._ends is not None:
+            return float(np.vdot(A, self._ends[1] @ A))
+        assert self.active._columns is not None
+        pulled = self.active._columns[:, self.i] @ A
+        return float(pulled @ pulled) / self.active.rho_sq[self.i]
+
+    def at(self, eta: float) -> tuple[Fit, float]:
+        """Return the machine at η, and dJ/dη over λ/2."""
+        active = self.active
+        theta = (1 - eta) * self.before
+        theta[self.i] += eta
+        active.theta = theta
+        active._K, active._unit = None, 1.0
+        if self._ends is not None:
+            active._K = (1 - eta) * self._ends[0]
+            active._K += eta * self._ends[1]
+        fit = active.solve()
+        if self._ends is not None:
+            here = float(np.vdot(fit.A, self._ends[0] @ fit.A))
+        else:
+            here = float(self.before @ (np.maximum(active.forms(fit.A), 0.0) / active.rho_sq))
+        return fit, here - self.g(fit.A)
+
+    def end(self, eta: float) -> Fit:
+        """Go to η; members that lose their weight are dropped."""
+        fit, _ = self.at(eta)
+        if (self.active.theta > 0).all():
+            return fit
+        self.active.set(self.active.theta)
+        return self.active.solve()

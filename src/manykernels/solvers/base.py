@@ -61,6 +61,8 @@ class Solver(BaseEstimator):
         What the family must be able to do.
     losses : tuple of str or None
         Names of the losses it takes; None for all.
+    accepts_init : bool
+        Whether `init` means something: weights to start from.
     prefers_base_scale : bool
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
     """
@@ -68,6 +70,7 @@ class Solver(BaseEstimator):
     requires: ClassVar[tuple[type, ...]] = ()
     losses: ClassVar[tuple[str, ...] | None] = None
     prefers_base_scale: ClassVar[bool] = False
+    accepts_init: ClassVar[bool] = False
     p: Any
 
     @abstractmethod
@@ -126,7 +129,9 @@ class TwoStageSolver(Solver):
         iterate = work.evaluate(theta)
         log = Log(on_iteration, started)
         log.add(iterate)
-        return result_of(work, iterate, log.trace(), n_iter=1, converged=True)
+        # The machine is solved to 1e-10 where rounding allows it; a gap above this means that it was not.
+        converged = iterate.gap <= 1e-6 * iterate.objective + ROUNDING * work.start_value()
+        return result_of(work, iterate, log.trace(), n_iter=1, converged=converged)
 
 
 class StreamingSolver(Solver):
@@ -167,6 +172,7 @@ class BatchSolver(Solver):
     """
 
     requires = (Enumerable,)
+    accepts_init = True
     max_iter: int
     tol: float
 
@@ -229,14 +235,22 @@ def generator(random_state: Any) -> np.random.Generator:
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31 - 1))
-    return np.random.default_rng(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state is {brief(random_state)}; use a whole number, a generator, or None."
+        ) from None
 
 
 def check_init(init, work: Workspace) -> np.ndarray | None:
     """Return `init` as θ, after a check of its shape."""
     if init is None:
         return None
-    theta = np.asarray(init, dtype=float)
+    try:
+        theta = np.asarray(init, dtype=float)
+    except (TypeError, ValueError):
+        theta = np.empty(0)
     if theta.shape != (work.n_members,) or not (np.isfinite(theta) & (theta >= 0)).all():
         raise ValueError(f"init must hold {work.n_members} non-negative weights, one per kernel.")
     if not theta[work.alive].any():

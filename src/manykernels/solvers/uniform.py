@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._text import brief
 from ..combination import Combination
 from ..families.base import Enumerable
 from ..families.finite import Finite
@@ -76,8 +77,14 @@ class Single(Solver):
     def __init__(self, tol=1e-3):
         self.tol = tol
 
+    def check_params(self):
+        """Check `tol`."""
+        if not (isinstance(self.tol, int | float | np.number) and self.tol >= 0):
+            raise ValueError(f"tol of {brief(self)} must be a number of at least 0.")
+
     def solve(self, problem, init=None, on_iteration=None):
         """Fit every kernel alone and keep the best."""
+        self.check_params()
         log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
         best = None

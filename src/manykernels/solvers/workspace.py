@@ -127,6 +127,11 @@ class Workspace:
     def _dual(self, weights):
         pb = self.problem
         K = self.bank.gram(weights)
+        if not np.isfinite(K.sum()):
+            raise ValueError(
+                "kernels: their values on these rows are too large to add up; standardise the columns of X, or lower "
+                "the degree."
+            )
         K += 1.0  # the intercept: a constant kernel of weight 1
         fit = solve_dual(K, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
         self._last = fit

@@ -1,0 +1,308 @@
+"""Searches for the bandwidths of Gaussian kernels: one for all columns, or one per column."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.signal import fftconvolve
+from scipy.sparse import issparse
+
+from ..kernels import pairwise_statistic
+from .bank import row_tiles
+from .base import Best, Direction, Searcher
+from .continuum import draw_near, is_zero, kept, maxima, over_tiles, tile_of
+
+#: Pitch of the bins in log distance and of the grid in log σ. As a function of log σ, a Gaussian kernel's value
+#: has no frequencies above 25 to speak of (they fall as exp(-πω/4)): the grid oversamples it 25 times.
+PITCH = 0.005
+#: Distances relative to the bounds beyond which a kernel value is 1 or 0 to nine digits.
+NEAR, FAR = 3e-5, 4.6
+#: Distances are kept up to this many bytes, otherwise recomputed for every pass.
+KEPT_BYTES = 2**28
+#: Steps of L-BFGS-B on some of the rows, from the bandwidth of the search on a line and from every restart; then on
+#: all rows, in single precision and in double.
+STEPS, RESTARTS, RESTART_STEPS, FULL_STEPS, LAST_STEPS = 30, 2, 8, 10, 4
+#: Rows of the first steps: half of them, between these numbers.
+FEWEST_ROWS, MOST_ROWS = 250, 1000
+#: Two bandwidths closer than this, relatively, are the same member.
+SAME = 1e-3
+#: Of log σ; Newton's last step squares the error.
+TOLERANCE = 1e-5
+
+
+# -- one bandwidth -------------------------------------------------------------------------------------
+
+
+class BandwidthSearch(Searcher):
+    """The best single bandwidth for one direction after another, on rows whose distances are binned once."""
+
+    def __init__(self, family, X, scale, low: float, high: float):
+        super().__init__(family, X, scale)
+        self.low, self.high = low, high
+        n = X.shape[0]
+        self._keeps = 4 * n * n <= KEPT_BYTES
+        self._tiles: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        # Distances come from inner products: far from the origin they would drown in rounding.
+        self._centred = None if issparse(X) else X - np.median(X, axis=0)
+        self._norms = None if self._centred is None else np.einsum("ij,ij->i", self._centred, self._centred)
+        # Bins and grid have one pitch, so that kernel values are a convolution.
+        self.first = math.log(NEAR * low)
+        self.n_bins = math.ceil((math.log(FAR * high) - self.first) / PITCH) + 1
+        steps = max(2, math.ceil((math.log(high) - math.log(low)) / PITCH))
+        self.grid = math.log(low) + np.arange(steps + 1) * PITCH
+
+    def _distances(self, a, b) -> np.ndarray:
+        if a in self._tiles:
+            return self._tiles[a][0]
+        Z, norms = self._centred, self._norms
+        if Z is None or norms is None:
+            return pairwise_statistic("sqdist", self.X[a:b], self.X[a:])
+        S = Z[a:b] @ Z[a:].T
+        S *= -2.0
+        S += norms[a:b, None]
+        S += norms[a:]
+        np.maximum(S, 0.0, out=S)
+        np.fill_diagonal(S, 0.0)
+        return S
+
+    def _binned(self, a, b):
+        """Return squared distances of a tile, the bin of each, and its place within the bin."""
+        if a in self._tiles:
+            return self._tiles[a]
+        S = self._distances(a, b)
+        edge = math.exp(self.first)
+        place = np.maximum(S, edge * edge)
+        np.log(place, out=place)
+        place *= 0.5 / PITCH
+        place -= self.first / PITCH
+        np.minimum(place, self.n_bins - 1, out=place)
+        index = (place + 0.5).astype(np.int32)
+        place -= index
+        tile = S, index, place.astype(np.float32)
+        if self._keeps:
+            self._tiles[a] = tile
+        return tile
+
+    def curve(self, direction: Direction) -> np.ndarray:
+        """Return <K_σ, M> on the grid, from sums over bins and first moments within them."""
+
+        def partial(a, b):
+            _, index, place = self._binned(a, b)
+            where, weight = index.ravel(), tile_of(direction, a, b).ravel()
+            return np.stack(
+                [
+                    np.bincount(where, weights=weight, minlength=self.n_bins),
+                    np.bincount(where, weights=weight * place.ravel(), minlength=self.n_bins),
+                ]
+            )
+
+        sums, moments = sum(over_tiles(partial, self.X.shape[0]))
+        # Value at log σ of a pair at log distance v: φ(log σ - v), φ(u) = exp(-exp(-2u)), φ' = 2 exp(-2u) φ.
+        offset = self.grid[0] - self.first
+        u = offset + PITCH * np.arange(-(self.n_bins - 1), len(self.grid))
+        decay = np.exp(np.minimum(-2 * u, 700.0))
+        phi = np.exp(-decay)
+        values = fftconvolve(sums, phi, mode="valid")
+        values -= PITCH * fftconvolve(moments, 2 * np.where(phi > 0, decay, 0.0) * phi, mode="valid")
+        return values
+
+    def exact(self, direction: Direction, t: float) -> tuple[float, float, float]:
+        """Return <K_σ, M> and its two derivatives at log σ = t, one pass over the pairs."""
+        inverse = math.exp(-2 * t)
+
+        def partial(a, b):
+            r = self._distances(a, b) * inverse
+            E = np.exp(-r)
+            E *= tile_of(direction, a, b)
+            value = float(E.sum())
+            E *= r
+            first = float(E.sum())
+            return np.array([value, 2 * first, 4 * (float(np.vdot(E, r)) - first)])
+
+        value, slope, bend = sum(over_tiles(partial, self.X.shape[0])).tolist()
+        return value, slope, bend
+
+    def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
+        """Return the best maxima over σ."""
+        if is_zero(direction):
+            return Best([], np.zeros(0), True)
+        grid = np.minimum(self.grid, math.log(self.high))
+        found = maxima(
+            grid, self.curve(direction), lambda t: self.exact(direction, t), TOLERANCE, size + len(exclude)
+        )
+        members = [(v, float(np.clip(math.exp(t), self.low, self.high))) for v, t in found]
+        rho_sq = _scales(self.scale, [z for _, z in members])
+        members = [(v / r, z) for (v, z), r in zip(members, rho_sq, strict=True)]
+        return kept(members, exclude, _same, size, True)
+
+    def gram(self, member):
+        """Return a member's Gram matrix, from distances that are known."""
+        n = self.X.shape[0]
+        K = np.empty((n, n))
+
+        def fill(a, b):
+            T = self._distances(a, b) * (-1.0 / member**2)
+            np.exp(T, out=T)
+            K[a:b, a:] = T
+            K[b:, a:b] = T[:, b - a :].T
+
+        over_tiles(fill, n)
+        return K
+
+
+def _scales(scale, members) -> np.ndarray:
+    return np.ones(len(members)) if scale is None else scale.rho_sq(members, 1.0)
+
+
+def _same(a, b) -> bool:
+    return bool(np.all(np.abs(np.log(np.asarray(a) / np.asarray(b))) <= SAME))
+
+
+# -- one bandwidth per column --------------------------------------------------------------------------
+
+
+class ColumnwiseSearch(Searcher):
+    """A local search for one bandwidth per column.
+
+    Parameters
+    ----------
+    family, X, scale :
+        As for every search.
+    box : (d, 2) array
+        Bounds of the bandwidths.
+    lines : list of (BandwidthSearch, (d,) array)
+        Searches on lines σ = s · unit to start from, with the units.
+    shrinkage : float
+        λ of eq. (6.2).
+    """
+
+    def __init__(self, family, X, scale, box: np.ndarray, lines: list, shrinkage: float = 0.0):
+        super().__init__(family, X, scale)
+        self.box, self.lines, self.shrinkage = box, lines, float(shrinkage)
+        # Distances come from inner products: far from the origin they would drown in rounding.
+        self.centred = X - np.median(X, axis=0)
+
+    def value(self, M: np.ndarray, t: np.ndarray, rows=slice(None), unit=1.0) -> tuple[float, np.ndarray]:
+        """Return <K_σ, M> - λ‖σ - mean(σ)‖² at t = log σ, and its gradient; M symmetric, O(n² d).
+
+        With W = M∘K: Σ_st W_st (x_si - x_ti)² = Σ_s r_s x_si² + Σ_t c_t x_ti² - 2 (XᵀWX)_ii, r and c the sums of
+        W over rows and columns.
+
+        Parameters
+        ----------
+        M : (m, m) array, in the precision to work in
+        t : (d,) array
+        rows : which rows M is about
+        unit : float
+            What M was divided by; λ is divided by it too.
+        """
+        sigma, shrinkage = np.exp(t), self.shrinkage / unit
+        Z = (self.centred[rows] / sigma).astype(M.dtype)
+        squares = np.square(Z)
+        norms = squares.sum(axis=1)
+        value, gradient = 0.0, np.zeros(len(sigma))
+        for a, b in row_tiles(len(Z)):  # the upper triangle, in pieces that stay in cache
+            W = Z[a:b] @ Z[a:].T
+            W *= 2.0
+            W -= norms[a:b, None]
+            W -= norms[a:]
+            np.minimum(W, 0.0, out=W)
+            np.exp(W, out=W)
+            W *= M[a:b, a:]
+            W[:, b - a :] *= 2.0  # the mirror image
+            sums = W.sum(axis=1)
+            value += float(sums.sum(dtype=float))
+            gradient += sums @ squares[a:b] + W.sum(axis=0) @ squares[a:]
+            gradient -= 2.0 * np.einsum("ij,ij->j", Z[a:b], W @ Z[a:])
+        away = sigma - sigma.mean()
+        value -= shrinkage * float(away @ away)
+        return value, 2.0 * gradient - 2.0 * shrinkage * away * sigma
+
+    def _ascend(self, M, start, steps, rows, unit):
+        """Climb from a start: roughly in single precision, finely in double."""
+        fine = M.dtype == np.float64
+        low, high = np.log(self.box).T
+
+        def negative(t):
+            value, gradient = self.value(M, t, rows, unit)
+            return -value, -gradient
+
+        found = minimize(
+            negative,
+            np.clip(start, low, high),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.column_stack([low, high]),
+            options={"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-9 if fine else 1e-6, "gtol": 1e-6},
+        )
+        return -float(found.fun), found.x
+
+    def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
+        """Return the best maxima that were found; hardly ever worse than the best on a line."""
+        if is_zero(direction):
+            return Best([], np.zeros(0), False)
+        rng = np.random.default_rng(0) if rng is None else rng
+        M = direction.matrix()
+        unit = float(np.linalg.norm(M))
+        whole = (M / unit).astype(np.float32)
+        lines = [(line.best(direction), units) for line, units in self.lines]
+        lines.sort(key=lambda pair: -pair[0].values[0])
+        starts = [math.log(found.members[0]) + np.log(units) for found, units in lines]
+        tops = self._explore(whole, starts, unit, rng)
+        # On all rows, from the best on some of them, or from the best of a line should that be better.
+        starts = sorted([*tops[:size], starts[0]], key=lambda t: -self.value(whole, t, unit=unit)[0])[:size]
+        pairs: list[tuple[float, Any]] = []
+        for start in starts:
+            _, t = self._ascend(whole, start, FULL_STEPS, slice(None), unit)
+            _, t = self._ascend(M / unit, t, LAST_STEPS, slice(None), unit)
+            member = tuple(np.exp(t).tolist())
+            if not any(_same(member, z) for _, z in pairs):
+                pairs.append((self.value_of(M, member), member))
+        rho_sq = _scales(self.scale, [z for _, z in pairs])
+        found = [(v / r, z) for (v, z), r in zip(pairs, rho_sq, strict=True)]
+        return kept(sorted(found, key=lambda pair: -pair[0]), exclude, _same, size, False)
+
+    def _explore(self, whole, starts, unit, rng) -> list[np.ndarray]:
+        """Return log bandwidths to go on from, best first, from climbs on some of the rows."""
+        first = starts[0]
+        n = len(whole)
+        few = min(n, max(FEWEST_ROWS, min(n // 2, MOST_ROWS)))
+        rows = np.linspace(0, n - 1, few).astype(int) if few < n else slice(None)
+        part = whole[np.ix_(rows, rows)] if few < n else whole
+        unit = unit * (n / few) ** 2  # inner products shrink with the rows, and so must the penalty
+        others = [*starts[1:], *(first + rng.normal(0, 0.5, len(first)) for _ in range(RESTARTS))]
+        found = [self._ascend(part, first, STEPS, rows, unit)]
+        found += [self._ascend(part, other, RESTART_STEPS, rows, unit) for other in others]
+        found.sort(key=lambda pair: -pair[0])
+        return [t for _, t in found]
+
+    def value_of(self, M, member) -> float:
+        """Return <K_σ, M> without a penalty."""
+        sigma = np.asarray(member)
+        away = sigma - sigma.mean()
+        return self.value(M, np.log(sigma))[0] + self.shrinkage * float(away @ away)
+
+
+def draw_columnwise(search: ColumnwiseSearch, A, size, rng):
+    """Draw tuples of bandwidths, one column after the other (Alg. 4, lines 7-13)."""
+    if not A.any():
+        return search.family.draw_uniform(size, rng)
+    members, density = [], np.ones(size)
+    columns = [
+        BandwidthSearch(search.family, search.X[:, [i]], None, *search.box[i]) for i in range(len(search.box))
+    ]
+    start = A @ A.T
+    for k in range(size):
+        M, sigma = start.copy(), []
+        for column, (low, high) in zip(columns, search.box, strict=True):
+            found = column.best(Direction(dense=M))  # line 8
+            best = found.members[0] if found.members else (low + high) / 2
+            drawn, chance = draw_near(best, low, high, 1, rng)  # lines 9-10
+            M *= column.gram(float(drawn[0]))  # line 11
+            sigma.append(float(drawn[0]))
+            density[k] *= chance[0]  # line 12
+        members.append(tuple(sigma))
+    return members, density

@@ -1,0 +1,118 @@
+"""Kernel weights by centred alignment with the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..combination import Combination
+from ..families.base import Enumerable, Family
+from ..problem import Problem
+from .base import TwoStageSolver
+from .centring import Centring, centred_products, nonnegative_weights
+
+#: More members than this would need a matrix of inner products that does not fit.
+MAX_MEMBERS = 10_000
+
+
+class Alignment(TwoStageSolver):
+    r"""Weights that maximise the centred alignment of the combined kernel with the targets.
+
+    maximise over θ >= 0:  <K_θ, YYᵀ> / (‖K_θ‖ ‖YYᵀ‖),  K_θ = Σ_i (θ_i/ρ_i²) K_i,
+
+    all matrices centred, by the equivalent non-negative least squares problem min ‖K_θ - YYᵀ‖². The combination is
+    scaled to a mean diagonal of 1; then the machine is trained on it. For classes Y is one-hot.
+
+    Parameters
+    ----------
+    independent : bool
+        Whether to weigh each scaled kernel by its own alignment instead, O(m n²).
+
+    Notes
+    -----
+    Families that can be listed; any loss; regression, two classes or more. O(m² n²) time for m kernels, memory
+    O(n² + m n). A sample weight equals a repetition, in the centring and in the inner products. Singular inner
+    products (copies of a kernel, kernels that add up to another) are handled: one of the optimal weights is
+    returned, and all of them give the same kernel on the training rows.
+
+    References
+    ----------
+    Cortes, Mohri, Rostamizadeh (2010), *Two-stage learning kernel algorithms* (AMKL; "align" when independent).
+    Afkanpour (2013), *Multiple Kernel Learning with Many Kernels*, section 2.2.2.
+    """
+
+    requires = (Enumerable,)
+
+    def __init__(self, independent=False):
+        self.independent = independent
+
+    def check_params(self):
+        """Check `independent`."""
+        if not isinstance(self.independent, bool | np.bool_):
+            raise ValueError(f"independent of Alignment is {self.independent!r}; use True or False.")
+
+    def learn(self, problem: Problem) -> Combination:
+        """Return the best aligned combination."""
+        self.check_params()
+        family: Any = problem.family
+        if family.size() > MAX_MEMBERS and not self.independent:
+            raise ValueError(
+                f"Alignment needs the inner products of all pairs of kernels, and there are {family.size():,} "
+                f"(limit {MAX_MEMBERS:,}); pass GreedyAlignment() or independent=True."
+            )
+        members = family.members()
+        rho_sq = problem.scale.rho_sq(members, 1.0)
+        theta = own_alignments(problem, members) if self.independent else weigh(problem, members, rho_sq)[0]
+        return scaled_combination(problem, family, members, np.where(rho_sq > 0, theta, 0.0), rho_sq)
+
+
+def weigh(problem: Problem, members: Sequence[Any], rho_sq: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the best aligned θ of some members, on an arbitrary scale, and the alignment it reaches."""
+    M, b, norm = _products(problem, members, diagonal_only=False)
+    inverse = np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
+    M, b = M * np.multiply.outer(inverse, inverse), b * inverse
+    theta = nonnegative_weights(M, b)
+    length = float(np.sqrt(max(theta @ M @ theta, 0.0)))
+    return theta, float(b @ theta) / (length * norm) if length > 0 else 0.0
+
+
+def own_alignments(problem: Problem, members: Sequence[Any]) -> np.ndarray:
+    """Return the centred alignment of every member with the targets; 0 for a constant one."""
+    squares, b, norm = _products(problem, members, diagonal_only=True)
+    norms = np.sqrt(squares) * norm
+    return np.divide(b, norms, out=np.zeros(len(b)), where=norms > 0)
+
+
+def _products(problem: Problem, members, *, diagonal_only):
+    assert problem.sample_weight is not None
+    centring = Centring(problem.sample_weight)
+    Y = aligned_targets(problem, centring)
+    bank = problem.family.bank(problem.X, members)
+    M, b = centred_products(bank, centring, Y, diagonal_only=diagonal_only)
+    return M, b, float(np.linalg.norm(Y.T @ Y))
+
+
+def aligned_targets(problem: Problem, centring: Centring) -> np.ndarray:
+    """Return Ỹ, or raise when nothing can be aligned with it."""
+    Y = centring.targets(problem.Y)
+    if not Y.any():
+        raise ValueError(
+            "y is constant, so that no kernel can be aligned with it; check y and sample_weight."
+        )
+    return Y
+
+
+def scaled_combination(problem: Problem, family: Family, members, theta, rho_sq) -> Combination:
+    """Return the combination with weights θ_i/ρ_i², scaled to a mean diagonal of 1."""
+    if not np.any(theta > 0):
+        raise ValueError(
+            "kernels: every kernel is constant on the training rows, so that none can be aligned with y; check "
+            "that X is not constant."
+        )
+    weights = np.divide(theta, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
+    used = np.flatnonzero(weights)
+    size = family.mean_diag(problem.X, [members[i] for i in used], problem.sample_weight)
+    weights /= float(weights[used] @ size)
+    return Combination(family, members, weights, np.sqrt(rho_sq))

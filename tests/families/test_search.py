@@ -1,0 +1,257 @@
+"""The search for the best member: exhaustive where it says so, against a list of all members."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from manykernels.families import Finite, Precomputed, Products, search
+from manykernels.families.base import Direction
+from manykernels.kernels import RBF, Linear, Polynomial
+from manykernels.problem import Scale
+
+N = 30
+
+
+def rows(r, seed=0):
+    return np.random.default_rng(seed).normal(size=(N, r))
+
+
+def direction(kind, seed=0):
+    rng = np.random.default_rng(seed)
+    V = rng.normal(size=(N, 3))
+    if kind == "gradient":
+        return Direction.of_gradient(V)
+    signed = Direction(V=V, signs=np.array([1.0, -1.0, 0.5]))
+    return signed if kind == "signs" else Direction(dense=signed.matrix())
+
+
+def by_list(family, X, d, scale):
+    """All values, one Gram matrix after the other."""
+    members = family.members()
+    rho_sq = np.ones(len(members)) if scale is None else scale.rho_sq(members, 1.0)
+    forms = np.array([np.vdot(family.gram(X, X, [z], [1.0]), d.matrix()) for z in members])
+    return members, np.divide(forms, rho_sq, out=np.full(len(forms), -np.inf), where=rho_sq > 0)
+
+
+FAMILIES = {
+    "columns": lambda: Products(degree=1),
+    "pairs": lambda: Products(degree=2),
+    "cubic": lambda: Products(degree=3),
+    "quartic": lambda: Products(degree=4),
+    "prior": lambda: Products(degree=3, degree_prior=[1.0, 2.0, 0.5]),
+    "ordered": lambda: Products(degree=3, count="ordered"),
+    "kernels": lambda: Products(degree=2, base=[RBF(1.0), Linear(columns=[0]), Polynomial(2)]),
+    "list": lambda: Finite([RBF(0.5), RBF(2.0), Linear(), Linear(columns=[1])]),
+    "linear": lambda: Finite([Linear(columns=[j]) for j in range(4)]),
+}
+
+
+@pytest.mark.parametrize("how", ["trace", "base", None])
+@pytest.mark.parametrize("kind", ["gradient", "signs", "dense"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_best_are_those_of_a_list_of_all(name, kind, how):
+    X = rows(5)
+    family = FAMILIES[name]().resolve(5)
+    if how == "base" and not family.factorises:
+        pytest.skip("no base scale")
+    scale = Scale.fit(family, X, how, np.random.default_rng(1).random(N))
+    d = direction(kind)
+    members, values = by_list(family, X, d, scale)
+    order = np.argsort(-values)
+    best = family.best(X, d, scale, size=3, exclude=[members[order[1]]])
+    assert best.exhaustive
+    assert best.members == [members[i] for i in order[[0, 2, 3]]]
+    assert_allclose(best.values, values[order[[0, 2, 3]]], rtol=1e-9)
+
+
+def test_a_stack_of_matrices():
+    X = rows(3)
+    stack = np.stack([k(X) for k in (RBF(0.5), RBF(2.0), Linear())], axis=2)
+    family = Precomputed().resolve(3)
+    scale = Scale.fit(family, stack, "trace")
+    for kind in ("gradient", "signs", "dense"):
+        d = direction(kind)
+        values = np.tensordot(stack, d.matrix(), ([0, 1], [0, 1])) / scale.rho_sq([0, 1, 2], 1.0)
+        best = family.best(stack, d, scale, size=5)
+        assert_array_equal(best.members, np.argsort(-values))
+        assert_allclose(best.values, np.sort(values)[::-1], rtol=1e-9)
+
+
+def test_wide_tables_are_searched_in_strips_and_chunks(monkeypatch):
+    monkeypatch.setattr(search, "STRIP", 3)
+    monkeypatch.setattr(search, "CHUNK", 40)
+    monkeypatch.setattr(search, "SERIAL", 0)
+    monkeypatch.setattr(search, "BLOCK", 64 * 7)  # and rows in blocks of seven
+    monkeypatch.setattr(search, "KEPT_COLUMNS", 0)
+    X = rows(10)
+    family = Products(degree=3).resolve(10)
+    scale = Scale.fit(family, X, "trace")
+    members, values = by_list(family, X, direction("signs"), scale)
+    best = family.best(X, direction("signs"), scale, size=20)
+    assert best.members == [members[i] for i in np.argsort(-values)[:20]]
+
+
+def test_scales_too_many_to_keep_are_computed_again(monkeypatch):
+    X, family = rows(6), Products(degree=3).resolve(6)
+    scale = Scale.fit(family, X, "trace")
+    kept = family.best(X, direction("gradient"), scale, size=9)
+    monkeypatch.setattr(search, "KEPT_SCALES", 0)
+    again = family.best(X, direction("gradient"), scale, size=9)
+    assert again.members == kept.members
+    assert_array_equal(again.values, kept.values)
+
+
+def test_a_searcher_serves_one_direction_after_another():
+    X, family = rows(6), Products(degree=3).resolve(6)
+    scale = Scale.fit(family, X, "trace")
+    searcher = family.searcher(X, scale)
+    for seed in range(3):
+        d = direction("gradient", seed)
+        assert searcher.best(d, size=4).members == family.best(X, d, scale, size=4).members
+
+
+def test_scales_of_the_user():
+    X, family = rows(4), Products(degree=2).resolve(4)
+    scale = Scale.fit(family, X, np.arange(1.0, 15.0))
+    members, values = by_list(family, X, direction("gradient"), scale)
+    best = family.best(X, direction("gradient"), scale)
+    assert best.members == [members[np.argmax(values)]]
+
+
+def test_more_than_there_are():
+    X, family = rows(3), Products(degree=2).resolve(3)
+    best = family.best(X, direction("gradient"), None, size=100, exclude=[(0,), (1, 2)])
+    assert len(best.members) == family.size() - 2 == len(set(best.members))
+    assert not {(0,), (1, 2)} & set(best.members)
+    assert (np.diff(best.values) <= 0).all()
+    everything = family.best(X, direction("gradient"), None, size=1, exclude=family.members())
+    assert everything.members == [] and everything.exhaustive
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_zero_direction_finds_nothing(name):
+    family = FAMILIES[name]().resolve(5)
+    for d in (Direction.of_gradient(np.zeros((N, 2))), Direction(dense=np.zeros((N, N)))):
+        best = family.best(rows(5), d, None)
+        assert best.members == [] and len(best.values) == 0 and best.exhaustive
+
+
+def test_vanishing_products_are_never_found():
+    X = rows(4)
+    X[:, 1] = 0.0
+    X[: N // 2, 2] = 0.0
+    X[N // 2 :, 3] = 0.0  # so that the product of the last two vanishes
+    family = Products(degree=3).resolve(4)
+    scale = Scale.fit(family, X, "trace")
+    best = family.best(X, direction("gradient"), scale, size=1000)
+    rho_sq = scale.rho_sq(family.members(), 1.0)
+    assert set(best.members) == {z for z, r in zip(family.members(), rho_sq, strict=True) if r > 0}
+
+
+def test_columns_on_very_different_scales():
+    X = rows(5) * 10.0 ** np.array([-40, -10, 0, 10, 40])
+    family = Products(degree=3).resolve(5)
+    scale = Scale.fit(family, X, "trace")
+    unit = Scale.fit(family, rows(5), "trace")
+    best = family.best(X, direction("gradient"), scale, size=6)
+    assert best.members == family.best(rows(5), direction("gradient"), unit, size=6).members
+
+
+def test_duplicated_columns_tie_in_the_order_of_the_family():
+    X = rows(3)[:, [0, 0, 1, 2]]
+    family = Products(degree=2).resolve(4)
+    one, two = (family.best(X, direction("gradient"), None, size=6) for _ in range(2))
+    assert one.members == two.members
+
+
+@pytest.mark.parametrize("bad", [np.zeros((3, 1)), np.full((N, 1), np.nan)])
+def test_a_direction_that_does_not_fit_is_refused(bad):
+    with pytest.raises(ValueError, match="direction"):
+        Products(degree=2).resolve(3).best(rows(3), Direction.of_gradient(bad), None)
+
+
+# -- searches that are not exhaustive ------------------------------------------------------------------
+
+
+def planted(r, member, n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, r))
+    target = X[:, list(member)].prod(axis=1)
+    return X, Direction.of_gradient((target + 0.2 * target.std() * rng.normal(size=n))[:, None])
+
+
+@pytest.mark.parametrize("how", ["trace", "base"])
+def test_a_heuristic_search_finds_what_stands_out(monkeypatch, how):
+    monkeypatch.setattr(search, "EXHAUSTIVE", 0)
+    X, d = planted(60, (3, 17, 42))
+    family = Products(degree=3).resolve(60)
+    scale = Scale.fit(family, X, how)
+    best = family.best(X, d, scale, size=3, rng=np.random.default_rng(0))
+    assert best.members[0] == (3, 17, 42) and not best.exhaustive
+    assert_allclose(best.values[0], family.forms(X, d.V, [(3, 17, 42)]) / scale.rho_sq([(3, 17, 42)], 1.0))
+    again = family.best(X, d, scale, size=3, exclude=[(3, 17, 42)], rng=np.random.default_rng(0))
+    assert (3, 17, 42) not in again.members and len(again.members) == 3
+
+
+def test_a_heuristic_search_never_claims_more_than_there_is(monkeypatch):
+    X, family = rows(6), Products(degree=3).resolve(6)
+    scale = Scale.fit(family, X, "trace")
+    truth = family.best(X, direction("gradient"), scale)
+    monkeypatch.setattr(search, "EXHAUSTIVE", 0)
+    found = family.best(X, direction("gradient"), scale)
+    assert 0.8 * truth.values[0] <= found.values[0] <= truth.values[0] * (1 + 1e-12)
+
+
+def test_products_of_other_kernels_beyond_enumeration(monkeypatch):
+    X = rows(4)
+    family = Products(degree=3, base=[RBF(s) for s in (0.5, 1.0, 2.0, 4.0)] + [Linear()]).resolve(4)
+    scale = Scale.fit(family, X, "trace")
+    truth = family.best(X, direction("gradient"), scale, size=1)
+    monkeypatch.setattr(search, "EXHAUSTIVE_GRAMS", 0)
+    for kind in ("gradient", "dense"):
+        found = family.best(X, direction(kind), scale, size=2)
+        assert not found.exhaustive and len(found.members) == 2
+    found = family.best(X, direction("gradient"), scale, size=1)
+    assert found.values[0] == pytest.approx(truth.values[0], rel=0.2)
+    assert found.values[0] <= truth.values[0] * (1 + 1e-12)
+
+
+def test_degrees_that_cannot_be_listed_are_searched():
+    X, d = planted(40, (1, 5, 9, 13, 30), n=400)
+    family = Products(degree=8).resolve(40)
+    best = family.best(X, d, Scale.fit(family, X, "trace"), rng=np.random.default_rng(0))
+    assert not best.exhaustive and best.values[0] > 0
+
+
+def test_nearby_members_share_factors():
+    X, d = planted(20, (2, 5, 7))
+    family = Products(degree=3).resolve(20)
+    searcher = family.searcher(X, Scale.fit(family, X, "trace"))
+    assert (2, 5, 7) in searcher.nearby(d, [(2, 5, 11)], 10)
+    assert searcher.nearby(d, [], 3)
+
+
+@pytest.mark.slow
+def test_the_search_of_all_cubic_products_reaches_its_share_of_the_peak():
+    import time
+
+    rng = np.random.default_rng(0)
+    square = rng.normal(size=(1200, 1200))
+    peak = 0.0
+    for _ in range(3):
+        began = time.perf_counter()
+        square @ square
+        peak = max(peak, 1200**3 / (time.perf_counter() - began))
+    X = rng.normal(size=(800, 300))
+    family = Products(degree=3).resolve(300)
+    searcher = family.searcher(X, Scale.fit(family, X, "trace"))
+    d = Direction.of_gradient(rng.normal(size=(800, 1)))
+    searcher.best(d)  # the scales, which are kept
+    shares = []
+    for _ in range(3):
+        began = time.perf_counter()
+        searcher.best(d)
+        shares.append(800 * math.comb(303, 3) / (time.perf_counter() - began) / peak)
+    assert max(shares) > 0.2  # useful multiply-adds only; twice that on an idle machine

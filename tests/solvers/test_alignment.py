@@ -1,0 +1,227 @@
+"""Alignment: non-negative least squares on centred inner products, against a QP solver."""
+
+import tracemalloc
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from manykernels import MKLClassifier, MKLRegressor
+from manykernels.families import Finite, Gaussians, Precomputed, Products, bank
+from manykernels.kernels import RBF, Constant, Laplacian, Linear, Polynomial
+from manykernels.losses import get_loss
+from manykernels.problem import Problem, Scale
+from manykernels.solvers import Alignment, centring
+
+KERNELS = [RBF(0.7), RBF(2.0), RBF(6.0), Linear(), Laplacian(1.0), Polynomial(2)]
+
+
+def data(n=60, seed=0, c=1):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    Y = np.column_stack([X[:, j] + X[:, j + 1] ** 2 for j in range(c)]) + 0.3 * rng.normal(size=(n, c))
+    return X, Y
+
+
+def problem(X, Y, family, s=None, how="trace", loss="squared"):
+    s = np.ones(len(Y)) if s is None else s
+    family = family.resolve(X.shape[-1] if X.ndim == 3 else X.shape[1])
+    return Problem(X, Y, family, Scale.fit(family, X, how, s), get_loss(loss), 1.0, s)
+
+
+def centred(K, s):
+    """K on repeated rows would be centred like this, weighted."""
+    C = np.eye(len(s)) - np.outer(np.ones(len(s)), s / s.sum())
+    return np.sqrt(s)[:, None] * (C @ K @ C.T) * np.sqrt(s)
+
+
+def alignment(K, Y, s=None):
+    s = np.ones(len(Y)) if s is None else s
+    A, B = centred(K, s), centred(Y @ Y.T, s)
+    return np.vdot(A, B) / (np.linalg.norm(A) * np.linalg.norm(B))
+
+
+def best_by_qp(pb):
+    """Problem (2.11): maximise bᵀθ subject to θᵀMθ <= 1, θ >= 0, by an interior point method."""
+    members, s = pb.family.members(), pb.sample_weight
+    grams = [centred(pb.family.gram(pb.X, pb.X, [z], np.ones(1)), s).ravel() for z in members]
+    norms = [np.linalg.norm(k) for k in grams]
+    Z = np.stack([k / r if r > 1e-9 else 0 * k for k, r in zip(grams, norms, strict=True)], axis=1)
+    target = centred(pb.Y @ pb.Y.T, s).ravel()
+    target = target / np.linalg.norm(target)
+    R = np.linalg.qr(np.column_stack([Z, target]), mode="r")
+    theta = cp.Variable(len(members), nonneg=True)
+    task = cp.Problem(cp.Minimize(cp.sum_squares(R[:, :-1] @ theta - R[:, -1])))
+    task.solve(solver=cp.CLARABEL)
+    fitted = Z @ theta.value
+    return fitted @ target / np.linalg.norm(fitted)
+
+
+# -- the optimum ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("c", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_reaches_the_optimum_of_a_qp_solver(seed, c, weights):
+    X, Y = data(seed=seed, c=c)
+    s = np.random.default_rng(seed).exponential(size=60) if weights else np.ones(60)
+    pb = problem(X, Y, Finite(list(KERNELS)), s)
+    combination = Alignment().learn(pb)
+    assert (combination.weights >= 0).all()
+    reached = alignment(combination.gram(X), Y, s)
+    assert reached == pytest.approx(best_by_qp(pb), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        [RBF(1.0)] * 4,
+        [Linear(), Linear(columns=[0, 1]), Linear(columns=[2, 3])],  # the first is the sum of the others
+        [RBF(1.0), Constant(2.0), Linear()],  # a constant is centred to nothing
+        [RBF(1.0 + 1e-9 * i) for i in range(20)],
+        [Polynomial(2), Linear(), *[Linear(columns=[i]) for i in range(4)], RBF(3.0), RBF(3.0)],
+    ],
+    ids=["copies", "a sum", "a constant", "nearly copies", "mixed"],
+)
+def test_singular_inner_products_are_handled(kernels):
+    X, Y = data()
+    pb = problem(X, Y, Finite(kernels))
+    combination = Alignment().learn(pb)
+    assert (combination.weights >= 0).all() and np.isfinite(combination.weights).all()
+    assert alignment(combination.gram(X), Y) == pytest.approx(best_by_qp(pb), rel=1e-7)
+
+
+def test_monomials_and_products_are_aligned_too():
+    X, Y = data()
+    for family in (Products(degree=2), Products(degree=2, base=[RBF(1.0), Linear()])):
+        pb = problem(X, Y, family)
+        assert alignment(Alignment().learn(pb).gram(X), Y) == pytest.approx(best_by_qp(pb), rel=1e-7)
+
+
+def test_ready_made_matrices_give_the_same_weights():
+    X, Y = data()
+    stack = np.stack([k.resolve(4, None)(X) for k in KERNELS], axis=2)
+    rows, matrices = (
+        Alignment().learn(pb)
+        for pb in (problem(X, Y, Finite(list(KERNELS))), problem(stack, Y, Precomputed()))
+    )
+    assert_allclose(matrices.weights, rows.weights, rtol=1e-6, atol=1e-12)
+
+
+def test_tiles_change_nothing(monkeypatch):
+    X, Y = data(150)
+    whole = Alignment().learn(problem(X, Y, Finite(list(KERNELS)))).weights
+    monkeypatch.setattr(centring, "STACK_BYTES", 8 * 6 * 150 * 4)
+    assert_allclose(Alignment().learn(problem(X, Y, Finite(list(KERNELS)))).weights, whole, rtol=1e-8)
+
+
+def test_memory_holds_no_stack_of_matrices(monkeypatch):
+    monkeypatch.setattr(bank, "CACHE_BYTES", 0)
+    monkeypatch.setattr(centring, "STACK_BYTES", 2**20)
+    X, Y = data(400)
+    pb = problem(X, Y, Finite([RBF(s) for s in np.geomspace(0.1, 10, 60)]))
+    tracemalloc.start()
+    Alignment().learn(pb)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 15 * 8 * 400**2  # the stack would be 60
+
+
+def test_a_weight_equals_a_repetition():
+    X, Y = data()
+    s = np.random.default_rng(1).integers(0, 4, 60)
+    repeated = problem(np.repeat(X, s, axis=0), np.repeat(Y, s, axis=0), Finite(list(KERNELS)))
+    weighted = problem(X, Y, Finite(list(KERNELS)), s.astype(float))
+    for solver in (Alignment(), Alignment(independent=True)):
+        assert_allclose(solver.learn(weighted).weights, solver.learn(repeated).weights, rtol=1e-6, atol=1e-10)
+
+
+def test_the_kernel_has_a_mean_diagonal_of_one():
+    X, Y = data()
+    for solver in (Alignment(), Alignment(independent=True)):
+        combination = solver.learn(problem(X, 1e6 * Y, Finite(list(KERNELS)), how=None))
+        assert np.mean(combination.diag(X)) == pytest.approx(1.0)
+
+
+def test_independent_weights_are_the_kernels_own_alignments():
+    X, Y = data()
+    pb = problem(X, Y, Finite([*KERNELS, Constant()]))
+    combination = Alignment(independent=True).learn(pb)
+    theta = combination.weights * combination.rho**2
+    own = [alignment(k.resolve(4, None)(X), Y) for k in KERNELS]
+    assert_allclose(theta[:-1] / theta[:-1].sum(), own / np.sum(own), rtol=1e-8)
+    assert theta[-1] == 0
+
+
+def test_it_beats_equal_weights_and_single_kernels():
+    X, Y = data()
+    pb = problem(X, Y, Finite(list(KERNELS)))
+    reached = alignment(Alignment().learn(pb).gram(X), Y)
+    singles = [alignment(k.resolve(4, None)(X), Y) for k in KERNELS]
+    assert reached >= max(singles) - 1e-12
+
+
+def test_far_from_the_origin_nothing_drowns():
+    X, Y = data()
+    near, far = (
+        Alignment().learn(problem(Z, Y, Finite([RBF(1.0), RBF(50.0), RBF(500.0)]))).weights
+        for Z in (X, X + 1e4)
+    )
+    assert_allclose(far, near, rtol=1e-3, atol=1e-6)
+
+
+# -- in the estimators ---------------------------------------------------------------------------------
+
+
+def test_two_encodings_of_the_classes_give_one_kernel():
+    X, Y = data()
+    y = np.digitize(Y[:, 0], [0.5, 1.5])
+    first, second = (
+        MKLClassifier(list(KERNELS), solver="alignment", loss=loss).fit(X, y).weights_
+        for loss in ("squared_hinge", "softmax")  # -1/+1 and one-hot
+    )
+    assert_allclose(first, second, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("independent", [False, True])
+def test_it_is_a_two_stage_solver_in_the_estimators(independent):
+    X, Y = data()
+    model = MKLRegressor(list(KERNELS), solver=Alignment(independent=independent), C=10.0).fit(X, Y[:, 0])
+    assert model.converged_ and model.gap_kind_ == "exact" and model.score(X, Y[:, 0]) > 0.8
+
+
+# -- bad input -----------------------------------------------------------------------------------------
+
+
+def test_constant_targets_are_refused():
+    X, _ = data()
+    with pytest.raises(ValueError, match="y is constant, so that no kernel can be aligned with it"):
+        MKLRegressor(solver="alignment").fit(X, np.full(60, 0.1))
+
+
+def test_constant_rows_are_refused():
+    with pytest.raises(ValueError, match="every kernel is constant on the training rows"):
+        MKLRegressor([RBF(1.0), RBF(3.0)], solver="alignment").fit(np.ones((20, 2)), np.arange(20.0))
+
+
+def test_a_continuum_is_refused():
+    X, Y = data()
+    with pytest.raises(
+        ValueError, match="Alignment needs a family whose kernels can be listed, and Gaussians"
+    ):
+        MKLRegressor(Gaussians(), solver=Alignment()).fit(X, Y[:, 0])
+
+
+def test_more_kernels_than_pairs_can_be_held_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="inner products of all pairs of kernels, and there are 22,099"):
+        MKLRegressor(Products(degree=3), solver=Alignment()).fit(
+            rng.normal(size=(20, 49)), rng.normal(size=20)
+        )
+
+
+def test_a_wrong_parameter_is_refused():
+    with pytest.raises(ValueError, match="independent of Alignment is 'yes'"):
+        Alignment(independent="yes").check_params()
