@@ -6,16 +6,19 @@ import math
 import numbers
 import time
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._threads import one_blas_thread
 from ..families.base import Enumerable, Samplable, can
 from ..problem import Problem, Result
 from .active import LISTED, Active
 from .base import ROUNDING, Log, Solver, Step, generator
+from .workspace import SMALL
 
 #: Families up to this size get an exact gap: one pass over all members at the end.
 EXACT = LISTED
@@ -115,7 +118,9 @@ class MirrorDescent(Solver):
         run = _Run(self, problem, Log(on_iteration, time.perf_counter()), generator(self.random_state))
         interrupted = False
         try:
-            run.steps()
+            # A step is many small products; threads under them cost several times what they bring.
+            with one_blas_thread() if problem.n_rows < SMALL else nullcontext():
+                run.steps()
         except KeyboardInterrupt:
             if not len(run.active):
                 raise
