@@ -16,6 +16,7 @@ from .kernels import RBF, Kernel, Laplacian, Linear
 from .solvers import (
     SILP,
     Alignment,
+    Greedy,
     GreedyAlignment,
     LpNorm,
     MirrorDescent,
@@ -43,6 +44,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "simple_mkl": SimpleMKL,
     "silp": SILP,
     "mirror_descent": MirrorDescent,
+    "greedy": Greedy,
     "alignment": Alignment,
     "greedy_alignment": GreedyAlignment,
 }
@@ -107,12 +109,14 @@ def make_solver(solver: Any, family: Family, random_state: Any) -> Solver:
 
 
 def choose_solver(family: Family) -> Solver:
-    """Return LpNorm(p=4/3) where the kernels can be listed in reasonable time, else the plain sum.
+    """Return Greedy for families of products, LpNorm(p=4/3) where the kernels can be listed, else the plain sum.
 
     A continuum gets GreedyAlignment.
     """
     if np.isinf(family.size()) and can(family, Maximisable):
         return GreedyAlignment()
+    if family.factorises and can(family, Maximisable):
+        return Greedy(max_kernels="auto")
     if isinstance(family, Enumerable) and family.size() <= LISTED:
         return LpNorm()
     return Uniform()

@@ -2,6 +2,7 @@
 
 from .alignment import Alignment
 from .base import BatchSolver, Solver, Step, StreamingSolver, TwoStageSolver
+from .greedy import Greedy
 from .greedy_alignment import GreedyAlignment
 from .lp_norm import LpNorm
 from .mirror_descent import MirrorDescent
@@ -13,6 +14,7 @@ __all__ = [
     "SILP",
     "Alignment",
     "BatchSolver",
+    "Greedy",
     "GreedyAlignment",
     "LpNorm",
     "MirrorDescent",
