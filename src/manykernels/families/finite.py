@@ -24,7 +24,32 @@ def _all_explicit(family) -> bool:
     return all(k.explicit for k in family._kernels())
 
 
-class Finite(Family):
+class _FiniteFamily(Family):
+    """What follows from a list of members: drawing and searching by one pass over all of them."""
+
+    def _bound(self, X) -> Any:
+        """Return the family itself, resolved for the rows if it is not."""
+        raise NotImplementedError
+
+    def draw(self, X, A, size, rng, scale=None):
+        """Draw members with probability proportional to g, from one pass over all kernels."""
+        return draw_listed(self._bound(X), X, A, size, rng, scale)
+
+    def draw_uniform(self, size, rng):
+        """Draw members uniformly, and return them with the probability of each."""
+        family: Any = self
+        return uniform_listed(family.members(), size, rng)
+
+    def best(self, X, direction, scale=None, *, size=1, exclude=(), rng=None):
+        """Return the kernels that agree most with a direction, from one pass over all; see ``Products.best``."""
+        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
+
+    def searcher(self, X, scale) -> Listed:
+        """Return what finds the best kernels for one direction after another."""
+        return Listed(self._bound(X), X, scale)
+
+
+class Finite(_FiniteFamily):
     """A finite set of kernels on rows.
 
     Members are the numbers 0..m-1, in the order given. Kernels on the same columns share their inner
@@ -154,23 +179,8 @@ class Finite(Family):
                 )
         return KernelBank(kernels, X)
 
-    def draw(self, X, A, size, rng, scale=None):
-        """Draw members with probability proportional to g, from one pass over all kernels."""
-        family = self if hasattr(self, "_n_features") else self.resolve(X.shape[1])
-        return draw_listed(family, X, A, size, rng, scale)
-
-    def draw_uniform(self, size, rng):
-        """Draw members uniformly, and return them with the probability of each."""
-        return uniform_listed(self.members(), size, rng)
-
-    def best(self, X, direction, scale=None, *, size=1, exclude=(), rng=None):
-        """Return the kernels that agree most with a direction, from one pass over all; see ``Products.best``."""
-        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
-
-    def searcher(self, X, scale) -> Listed:
-        """Return what finds the best kernels for one direction after another."""
-        family = self if hasattr(self, "_n_features") else self.resolve(X.shape[1])
-        return Listed(family, X, scale)
+    def _bound(self, X):
+        return self if hasattr(self, "_n_features") else self.resolve(X.shape[1])
 
     def label(self, member):
         """Return the given name, or the kernel's own."""
@@ -189,7 +199,7 @@ class Finite(Family):
         return record
 
 
-class Precomputed(Family):
+class Precomputed(_FiniteFamily):
     """Ready-made kernel matrices: X is a stack ``K[s, t, i]`` of shape (n, n_train, n_kernels).
 
     Parameters
@@ -255,23 +265,8 @@ class Precomputed(Family):
         """Return a bank that reads the stack in place."""
         return StackBank(X, members)
 
-    def draw(self, X, A, size, rng, scale=None):
-        """Draw members with probability proportional to g, from one pass over the stack."""
-        family = self if hasattr(self, "_n_kernels") else self.resolve(X.shape[2])
-        return draw_listed(family, X, A, size, rng, scale)
-
-    def draw_uniform(self, size, rng):
-        """Draw members uniformly, and return them with the probability of each."""
-        return uniform_listed(self.members(), size, rng)
-
-    def best(self, X, direction, scale=None, *, size=1, exclude=(), rng=None):
-        """Return the kernels that agree most with a direction, from one pass over all; see ``Products.best``."""
-        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
-
-    def searcher(self, X, scale) -> Listed:
-        """Return what finds the best kernels for one direction after another."""
-        family = self if hasattr(self, "_n_kernels") else self.resolve(X.shape[2])
-        return Listed(family, X, scale)
+    def _bound(self, X):
+        return self if hasattr(self, "_n_kernels") else self.resolve(X.shape[2])
 
     def support(self, X, rows):
         """Keep nothing: new rows come with their values against all training rows."""

@@ -171,6 +171,11 @@ def draw_listed(family, X, A, size, rng, scale=None) -> tuple[list, np.ndarray]:
     if scale is not None:
         rho_sq = scale.rho_sq(members, 1.0)
         g = np.divide(g, rho_sq, out=np.zeros_like(g), where=rho_sq > 0)
+    return draw_from(members, g, size, rng)
+
+
+def draw_from(members: Sequence, g: np.ndarray, size: int, rng) -> tuple[list, np.ndarray]:
+    """Draw from a list in proportion to g, or uniformly where there is none."""
     chosen = pick(rng, g, size)
     if len(chosen) < size:
         return uniform_listed(members, size, rng)

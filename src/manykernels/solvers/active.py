@@ -12,8 +12,7 @@ from .._threads import one_blas_thread
 from ..certificates import certificate, mean_loss, norm
 from ..combination import Combination
 from ..families.base import Enumerable, HasFeatures, can
-from ..families.sampler import pick
-from ..families.sampling import uniform_listed
+from ..families.sampling import draw_from
 from ..machines import Fit, solve_dual, solve_primal
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
@@ -54,10 +53,7 @@ class _Listed:
     def draw(self, A, size, rng):
         """Draw in proportion to g, or uniformly where there is none."""
         g = np.divide(self.forms(A), self.rho_sq, out=np.zeros(len(self.members)), where=self.rho_sq > 0)
-        chosen = pick(rng, g, size)
-        if len(chosen) < size:
-            return uniform_listed(self.members, size, rng)
-        return [self.members[i] for i in chosen], g[chosen] / g.sum()
+        return draw_from(self.members, g, size, rng)
 
 
 class Active:
