@@ -40,7 +40,7 @@ def classes() -> Classes:
     from .combination import Combination
     from .families.products import ProductSum
     from .losses import LOSSES
-    from .predictors import Dual, Primal
+    from .predictors import Dual, Primal, RandomFeature
     from .problem import Problem, Result, Scale, Trace
 
     axes = {"estimators": manykernels, "families": families, "kernels": kernels, "solvers": solvers}
@@ -56,7 +56,7 @@ def classes() -> Classes:
     return Classes(
         described=described,
         records=records,
-        predictors={cls.kind: cls for cls in (Dual, Primal)},
+        predictors={cls.kind: cls for cls in (Dual, Primal, RandomFeature)},
         losses=dict(LOSSES),
         names={cls: name for name, cls in {**described, **records}.items()},
     )

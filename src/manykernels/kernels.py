@@ -24,6 +24,7 @@ from sklearn.metrics.pairwise import (
 )
 
 from ._text import brief
+from .features import Exact, FeatureMap, Fourier
 
 __all__ = [
     "Constant",
@@ -158,12 +159,15 @@ class Kernel(BaseEstimator):
         What the kernel needs to know of a pair of rows: "dot", "sqdist", "l1", "difference", or None.
     explicit : bool
         Whether `features` gives a finite feature map.
+    has_random_features : bool
+        Whether `random_features` gives features to estimate it by; exact ones will do.
     accepts_sparse : bool
         Whether the kernel can be computed without making sparse rows dense.
     """
 
     statistic: ClassVar[str | None] = None
     explicit: ClassVar[bool] = False
+    has_random_features: ClassVar[bool] = False
     accepts_sparse: ClassVar[bool] = True
     columns: Any = None
 
@@ -207,6 +211,20 @@ class Kernel(BaseEstimator):
         """Return the number of explicit features, given the number of columns of X."""
         return n_features if self.columns is None else len(self.columns)
 
+    def random_features(self, n_features: int, seed: int, index: int, size: int) -> FeatureMap:
+        """Return a map to features whose inner products estimate the kernel, in blocks of `size`.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of columns of X.
+        seed, index : int
+            What blocks are regenerated from; `index` tells kernels apart.
+        size : int
+            Features of a block; exact maps have as many as they need.
+        """
+        return Exact(self, self.width(n_features))
+
     def label(self, names: Sequence[str] | None = None) -> str:
         """Return a readable name such as ``rbf(σ=1.4)[age]``."""
         return self._symbol() + describe_columns(self.columns, names)
@@ -236,6 +254,7 @@ class Linear(Kernel):
 
     statistic = "dot"
     explicit = True
+    has_random_features = True
 
     def __init__(self, columns=None):
         self.columns = columns
@@ -265,6 +284,7 @@ class RBF(Kernel):
     """
 
     statistic = "sqdist"
+    has_random_features = True
 
     def __init__(self, sigma=1.0, columns=None):
         self.sigma = sigma
@@ -282,6 +302,10 @@ class RBF(Kernel):
     def diag(self, X):
         """Return ones."""
         return np.ones(X.shape[0])
+
+    def random_features(self, n_features, seed, index, size):
+        """Return random Fourier features."""
+        return Fourier(self.sigma, self.width(n_features), self.columns, seed, index, size)
 
     def _symbol(self):
         return f"rbf(σ={self.sigma:.3g})"
@@ -379,6 +403,7 @@ class Dirichlet(Kernel):
 
     statistic = "difference"
     explicit = True
+    has_random_features = True
     accepts_sparse = False
 
     def __init__(self, sigma=1.0, columns=None):
@@ -436,6 +461,7 @@ class Constant(Kernel):
     """
 
     explicit = True
+    has_random_features = True
 
     def __init__(self, value=1.0):
         self.value = value

@@ -142,3 +142,64 @@ class Primal:
     def to_arrays(self):
         """Return W and the intercept."""
         return {"W": self.W, "intercept": self.intercept}
+
+
+@dataclass(frozen=True, eq=False)
+class RandomFeature:
+    """``f(x) = Σ_i Σ_b Z_ib(x) W_ib + b`` over blocks of random features, which are regenerated, not stored.
+
+    Attributes
+    ----------
+    combination : Combination
+    n_features, seed, size : (1,) arrays of int
+        Columns of X, seed of the features, and features of a block.
+    blocks : (m,) array of int
+        How many blocks each member has: the first ones of its map.
+    W : (Σ widths, c) array
+        Coefficients, member by member and block by block.
+    intercept : (c,) array
+    """
+
+    combination: Combination
+    n_features: np.ndarray
+    seed: np.ndarray
+    size: np.ndarray
+    blocks: np.ndarray
+    W: np.ndarray
+    intercept: np.ndarray
+    kind = "random_feature"
+
+    def _parts(self):
+        """Yield (member's place, block, its coefficients)."""
+        family: Any = self.combination.family
+        n_features, seed, size = (int(v[0]) for v in (self.n_features, self.seed, self.size))
+        maps = family.random_features(self.combination.members, n_features, seed, size)
+        first = 0
+        for i, feature_map in enumerate(maps):
+            for index in range(int(self.blocks[i])):
+                block = feature_map.block(index)
+                yield i, block, self.W[first : first + block.width]
+                first += block.width
+
+    def scores(self, X):
+        """Return f(x), O(features) per row."""
+        out = np.zeros((X.shape[0], self.W.shape[1]))
+        for _, block, W in self._parts():
+            out += block.scores(X, W)
+        return out + self.intercept
+
+    def contributions(self, X):
+        """Return f_i(x) for every kernel."""
+        out = np.zeros((len(self.combination), X.shape[0], self.W.shape[1]))
+        for i, block, W in self._parts():
+            out[i] += block.scores(X, W)
+        return out
+
+    def shifted(self, offset) -> RandomFeature:
+        """Return the predictor with `offset` added to its intercept."""
+        return replace(self, intercept=self.intercept + offset)
+
+    def to_arrays(self):
+        """Return the coefficients and what the features are regenerated from."""
+        names = ("n_features", "seed", "size", "blocks", "W", "intercept")
+        return {name: getattr(self, name) for name in names}

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from ..features import FeatureMap
 from ..kernels import Kernel
 from .bank import Bank
 
@@ -114,8 +115,8 @@ class HasFeatures(Protocol):
 class HasRandomFeatures(Protocol):
     """Members can be approximated by random features."""
 
-    def random_features(self, members, n, seed) -> Any:
-        """Return a map to `n` random features per member, regenerated from the seed."""
+    def random_features(self, members, n_features: int, seed: int, size: int) -> list[FeatureMap]:
+        """Return a map per member, with blocks of `size` features regenerated from the seed."""
         ...
 
 

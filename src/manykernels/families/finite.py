@@ -24,6 +24,10 @@ def _all_explicit(family) -> bool:
     return all(k.explicit for k in family._kernels())
 
 
+def _all_random(family) -> bool:
+    return all(k.has_random_features for k in family._kernels())
+
+
 class _FiniteFamily(Family):
     """What follows from a list of members: drawing and searching by one pass over all of them."""
 
@@ -165,6 +169,11 @@ class Finite(_FiniteFamily):
     def widths(self, members):
         """Return the number of features of each member."""
         return np.array([k.width(self._n_features) for k in self._picked(members)], dtype=np.intp)
+
+    @available_if(_all_random)
+    def random_features(self, members, n_features, seed, size):
+        """Return a map to features for every member, exact where the kernel has finitely many."""
+        return [k.random_features(n_features, seed, i, size) for i, k in enumerate(self._picked(members))]
 
     def bank(self, X, members) -> Bank:
         """Return explicit features where they are narrower than the Gram matrix, else tiles."""

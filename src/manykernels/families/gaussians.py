@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from ..features import Fourier
 from ..kernels import RBF, Kernel, pairwise_statistic
 from .bandwidth_search import BandwidthSearch, ColumnwiseSearch, draw_columnwise
 from .bandwidths import distance_quantiles
@@ -153,6 +154,10 @@ class Gaussians(Continuum):
             return draw
         return lambda A, size, rng: draw_columnwise(search, A, size, rng)
 
+    def random_features(self, members, n_features, seed, size):
+        """Return random Fourier features of every member."""
+        return [k.random_features(n_features, seed, i, size) for i, k in enumerate(self._kernels(members))]
+
     def draw_uniform(self, size, rng):
         """Draw bandwidths uniformly between the bounds, and return the density of each."""
         box = self._box(1)
@@ -183,6 +188,7 @@ class ColumnwiseRBF(Kernel):
     """
 
     accepts_sparse = False
+    has_random_features = True
 
     def __init__(self, sigma):
         self.sigma = sigma
@@ -197,6 +203,10 @@ class ColumnwiseRBF(Kernel):
     def diag(self, X):
         """Return ones."""
         return np.ones(X.shape[0])
+
+    def random_features(self, n_features, seed, index, size):
+        """Return random Fourier features."""
+        return Fourier(np.asarray(self.sigma), n_features, None, seed, index, size)
 
     def _symbol(self):
         sigma = [f"{v:.3g}" for v in self.sigma]

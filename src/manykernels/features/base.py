@@ -1,0 +1,59 @@
+"""What a map from rows to random features answers.
+
+A map belongs to one kernel. It consists of blocks, and every block by itself is an unbiased estimate of the kernel:
+``E[Z Zᵀ] = K``. The sum over B blocks is therefore divided by B, which is the business of whoever adds them up. A block
+is regenerated from (seed, kernel, block) whenever it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+
+class Block(Protocol):
+    """Some features of a kernel.
+
+    Attributes
+    ----------
+    width : int
+        Number of features, that is rows of the coefficients.
+    """
+
+    @property
+    def width(self) -> int: ...
+
+    def transform(self, X) -> np.ndarray:
+        """Return the features Z of the rows, (n, width) in float32."""
+        ...
+
+    def scores(self, X, W) -> np.ndarray:
+        """Return Z W, (n, c)."""
+        ...
+
+
+class FeatureMap(Protocol):
+    """The features of one kernel.
+
+    Attributes
+    ----------
+    n_blocks : int or None
+        How many different blocks there are; None when there is no end to them, 1 for exact features.
+    sparse : bool
+        Whether a row has one feature of a block that is not zero, so that blocks are given by ``bins``.
+    """
+
+    @property
+    def n_blocks(self) -> int | None: ...
+    @property
+    def sparse(self) -> bool: ...
+
+    def block(self, index: int) -> Block:
+        """Return a block, the same one every time."""
+        ...
+
+
+def generator_of(seed: int, kernel: int, block: int) -> np.random.Generator:
+    """Return the generator of a block: counter-based, so that no block depends on another."""
+    return np.random.Generator(np.random.Philox(key=[seed, (kernel << 32) | block]))

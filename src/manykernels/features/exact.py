@@ -1,0 +1,39 @@
+"""Exact features of kernels that have finitely many of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The explicit features of a kernel, as a map with a single block, which it is itself.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        One with explicit features.
+    width : int
+    """
+
+    kernel: Any
+    width: int
+    n_blocks = 1
+    sparse = False
+
+    def block(self, index: int) -> Exact:
+        """Return the only block."""
+        if index != 0:
+            raise IndexError("exact features have a single block")
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """Return the features, in float32."""
+        return np.asarray(self.kernel.features(X), dtype=np.float32)
+
+    def scores(self, X, W) -> np.ndarray:
+        """Return Z W."""
+        return self.transform(X) @ np.asarray(W, dtype=np.float32)
