@@ -141,7 +141,7 @@ def test_ready_made_matrices(moons):
     assert_allclose(learned.transform(stack), AlignedKernel(KERNELS).fit_transform(X, y), atol=1e-6)
     model = make_pipeline(AlignedKernel("precomputed"), SVC(kernel="precomputed"))
     assert cross_val_score(model, stack, y, cv=3).mean() > 0.8
-    with pytest.raises(ValueError, match="learned on 3 matrices of 120 training rows"):
+    with pytest.raises(ValueError, match="X holds 2 kernels, but the model was fitted on 3"):
         learned.transform(stack[:, :, :2])
 
 
@@ -188,7 +188,11 @@ def test_a_failed_fit_leaves_the_last_one(moons):
             np.arange(120) % 2,
             "solver is LpNorm, which learns kernel and",
         ),
-        ({"solver": Alignment()}, np.arange(120) % 2, "Alignment needs a family whose kernels can be listed"),
+        (
+            {"kernels": Gaussians(), "solver": Alignment()},
+            np.arange(120) % 2,
+            "Alignment needs a family whose kernels can be listed",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(moons, parameters, y, message):

@@ -129,12 +129,17 @@ def test_unknown_losses_and_losses_for_the_wrong_task():
     [
         ("max", "normalize is 'max'"),
         ("base", "normalize='base' needs a family of products"),
-        ([1.0], "one positive number for each of the 13 kernels"),
-        ([1.0] * 12 + [0.0], "one positive number"),
+        ([1.0], "a continuum of kernels cannot be given one scale each"),
     ],
 )
 def test_scales_that_make_no_sense(normalize, match):
     says(match, lambda: MKLClassifier(normalize=normalize).fit(X, y))
+
+
+@pytest.mark.parametrize("normalize", [[1.0], [1.0] * 12 + [0.0], "ab"], ids=str)
+def test_scales_of_a_list_are_one_positive_number_each(normalize):
+    match = "normalize" if isinstance(normalize, str) else "one positive number for each of the 13 kernels"
+    says(match, lambda: MKLClassifier(solver="lp_norm", normalize=normalize).fit(X, y))
 
 
 def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
@@ -222,7 +227,8 @@ def test_all_kernels_vanishing_is_refused():
 
 
 def test_rows_that_are_all_alike_still_give_a_model():
-    m = MKLRegressor().fit(np.ones((10, 2)), np.arange(10.0))
+    with pytest.warns(UserWarning, match="no kernel can be aligned with y.*predictions will be constant"):
+        m = MKLRegressor().fit(np.ones((10, 2)), np.arange(10.0))
     assert np.allclose(m.predict(np.ones((1, 2))), 4.5)
 
 

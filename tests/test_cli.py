@@ -1,4 +1,6 @@
+import bz2
 import csv
+import gzip
 import io
 import json
 import subprocess
@@ -16,6 +18,7 @@ from manykernels._cli_screens import plain  # noqa: E402
 from manykernels._cli_tables import named, read_table  # noqa: E402
 from manykernels.kernels import RBF, Linear  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
+from manykernels.registry import SOLVERS  # noqa: E402
 
 
 def run(*args, code=0):
@@ -170,7 +173,9 @@ def test_json_has_no_nan(tmp_path):
     }
 
 
-def test_show_summarises_what_it_leaves_out(model):
+def test_show_summarises_what_it_leaves_out(data, tmp_path):
+    model = tmp_path / "m.mk"
+    run("fit", data, "-t", "label", "--drop", "y", "--solver", "lp-norm", "-o", model)
     assert "11 more" in run("show", model, "--top", "2")
 
 
@@ -225,6 +230,10 @@ REFUSED = {
     "--kernels is foo": ["-t", "y", "--columns", "a", "--kernels", "foo"],
     "--degree is for --kernels products": ["-t", "y", "--columns", "a", "--degree", "3"],
     "--p is for --solver lp-norm": ["-t", "y", "--columns", "a", "--p", "1.5", "--solver", "silp"],
+    "--max-iter is for --solver .*lp-norm.*; greedy-alignment does": [
+        *("-t", "y", "--columns", "a", "--max-iter", "5", "--solver", "greedy-alignment")
+    ],
+    "--max-iter is for --solver .*; auto does not have it": ["-t", "y", "--columns", "a", "--max-iter", "5"],
     "must lie in": ["-t", "y", "--columns", "a", "--p", "3"],
     "solver is 'foo'": ["-t", "y", "--columns", "a", "--solver", "foo"],
     "loss='foo' is not a loss": ["-t", "y", "--columns", "a", "--loss", "foo"],
@@ -302,7 +311,6 @@ def test_debug_shows_the_exception(tmp_path):
 
 
 def test_a_note_says_when_a_fit_stopped_early(data, tmp_path, monkeypatch):
-    from manykernels.registry import SOLVERS
     from manykernels.solvers import LpNorm
 
     class Hasty(LpNorm):
@@ -317,6 +325,36 @@ def test_a_note_says_when_a_fit_stopped_early(data, tmp_path, monkeypatch):
         fit_visibly(fitted, X, X[:, 0] * X[:, 1])
         text = streams[1].getvalue().decode()
     assert text.startswith("Note: Hasty stopped after 1 iterations")
+
+
+@pytest.mark.parametrize("spelling", ["LpNorm", "lpnorm", "lp-norm"])
+def test_solvers_go_by_any_spelling_and_take_their_options(data, tmp_path, spelling):
+    path = tmp_path / "m.mk"
+    options = ("--columns", "a,b", "--solver", spelling, "--max-iter", 2, "--p", 1.1)
+    run("fit", data, "-t", "y", *options, "-o", path)
+    solver = load(path).solver_
+    assert type(solver).__name__ == "LpNorm" and solver.max_iter == 2 and solver.p == 1.1
+
+
+@pytest.mark.parametrize("ending", ["csv.gz", "csv.bz2", "csv"])
+def test_predictions_are_compressed_as_the_name_says(model, data, tmp_path, ending):
+    out = tmp_path / f"out.{ending}"
+    run("predict", model, data, "-o", out)
+    opened = {"csv.gz": gzip.open, "csv.bz2": bz2.open, "csv": open}[ending]
+    with opened(out, "rt") as stream:
+        assert stream.read() == run("predict", model, data)
+    assert read_table(out).num_rows == 80
+
+
+def test_a_table_that_is_compressed_inside_needs_no_ending(model, data, tmp_path):
+    error = run("predict", model, data, "-o", tmp_path / "out.parquet.gz", code=2)
+    assert "leave the ending .gz off" in error
+
+
+def test_help_lists_every_solver():
+    said = run("fit", "--help")
+    for name in SOLVERS:
+        assert name.split("_")[0] in said
 
 
 def test_version_and_help():

@@ -355,9 +355,9 @@ def test_fits_are_deterministic(three):
     np.testing.assert_array_equal(a, b)
 
 
-def test_auto_says_what_it_chose(three, capsys):
+def test_progress_is_reported(three, capsys):
     X, y = three
-    m = MKLClassifier(verbose=1).fit(X, y)
+    m = MKLClassifier("laplacian", verbose=1).fit(X, y)
     assert isinstance(m.solver_, LpNorm)
     assert m.loss_.name == "squared_hinge"
     err = capsys.readouterr().err

@@ -13,7 +13,7 @@ from . import MKLClassifier, MKLRegressor
 from ._cli_screens import note, stderr
 from ._cli_tables import named, read_numbers
 from .families import Products
-from .registry import SOLVERS
+from .registry import SOLVERS, is_auto, solver_class
 
 #: What --kernels may be.
 KERNELS = ("gaussian", "laplacian", "linear", "products")
@@ -42,7 +42,7 @@ def moments(X) -> tuple[np.ndarray, np.ndarray]:
     return X.mean(axis=0), np.where(deviation > 1e-12 * np.abs(X).max(axis=0), deviation, 1.0)
 
 
-def make_model(classify, *, kernels, degree, solver, p, loss, C, seed):
+def make_model(classify, *, kernels, degree, solver, p, max_iter, loss, C, seed):
     """Return the estimator that the options describe."""
     if kernels not in KERNELS:
         raise ValueError(f"--kernels is {kernels}; use {', '.join(KERNELS[:-1])} or {KERNELS[-1]}.")
@@ -52,21 +52,33 @@ def make_model(classify, *, kernels, degree, solver, p, loss, C, seed):
         kernels = Products(degree=2 if degree is None else degree)
     return (MKLClassifier if classify else MKLRegressor)(
         kernels,
-        solver=solver if p is None else _solver_of_norm(solver, p),
+        solver=_make_solver(solver, p, max_iter),
         loss=loss.lower().replace("-", "_"),
         C=C,
         random_state=seed,
     )
 
 
-def _solver_of_norm(solver: str, p: float) -> Any:
-    name = solver.lower().replace("-", "_")
-    cls = SOLVERS.get("lp_norm" if name == "auto" else name)
-    if cls is None:
-        return solver  # the estimator says which names there are
-    if "p" not in cls().get_params():
-        raise ValueError(f"--p is for --solver lp-norm; {solver} has no norm to choose.")
-    return cls().set_params(p=p)
+def _make_solver(name: str, p: float | None, max_iter: int | None) -> Any:
+    """Return a solver with the options that were given; the name where there are none, or it is unknown."""
+    given = {key: value for key, value in (("p", p), ("max_iter", max_iter)) if value is not None}
+    if is_auto(name) and p is not None:
+        name = "lp-norm"
+    cls = solver_class(name)
+    if not given or (cls is None and not is_auto(name)):
+        return name  # the estimator says which names there are
+    for key in given:
+        if cls is None or key not in cls().get_params():
+            raise ValueError(
+                f"--{key.replace('_', '-')} is for --solver {_solvers_with(key)}; {name} does not have it."
+            )
+    assert cls is not None
+    return cls().set_params(**given)
+
+
+def _solvers_with(parameter: str) -> str:
+    names = sorted(name.replace("_", "-") for name, cls in SOLVERS.items() if parameter in cls().get_params())
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def fit_visibly(model, X, y) -> float:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from .registry import solver_names
+
 # Of several commands.
 Data = Annotated[
     Path,
@@ -19,7 +21,8 @@ Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error."
 Target = Annotated[str, Option("--target", "-t", help="The column to predict.", show_default=False)]
 Kernels = Annotated[str, Option(help="gaussian, laplacian, linear, or products of columns.")]
 Degree = Annotated[int | None, Option(help="Most factors of a product (kernels: products), 2 by default.")]
-Solver = Annotated[str, Option(help="auto, lp-norm, simple-mkl, silp, uniform, ...")]
+Solver = Annotated[str, Option(help=f"auto, {solver_names()}.")]
+MaxIter = Annotated[int | None, Option(help="Most iterations, for solvers that iterate.", min=1)]
 Norm = Annotated[
     float | None, Option(help="Norm over kernels, 1 < p <= 2: the smaller, the sparser (lp-norm).")
 ]
@@ -37,7 +40,9 @@ ModelForce = Annotated[bool, Option("--force", "-f", help="Overwrite the model f
 # Of predict.
 TableOutput = Annotated[
     Path | None,
-    Option("--output", "-o", help="CSV, Parquet or Feather; CSV on the screen by default."),
+    Option(
+        "--output", "-o", help="CSV (.csv.gz: compressed), Parquet or Feather; CSV on the screen by default."
+    ),
 ]
 TableForce = Annotated[bool, Option("--force", "-f", help="Overwrite the output file.")]
 Proba = Annotated[bool, Option("--proba", help="Add class probabilities (logistic or softmax loss).")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,6 +17,8 @@ from pyarrow import feather, parquet
 MOST_CLASSES = 20
 #: The formats, by the ending of a file's name.
 READABLE = ("csv", "tsv", "parquet", "feather", "arrow")
+#: Endings after .csv and .tsv.
+COMPRESSED = ("gz", "bz2", "zst")
 WRITABLE = ("csv", "parquet", "feather", "arrow")
 
 
@@ -52,7 +55,9 @@ def write_table(columns: dict[str, np.ndarray], path: Path | None) -> None:
         return
     kind = extension(path, WRITABLE)
     if kind == "csv":
-        with open(path, "w", newline="", encoding="utf-8") as stream:
+        # Compressed by the ending of the name, as reading expects it.
+        raw = pa.output_stream(str(path), compression="detect")
+        with io.TextIOWrapper(raw, encoding="utf-8", newline="") as stream:
             _write_csv(columns, stream)
         return
     table = pa.table({name: pa.array(values.tolist()) for name, values in columns.items()})
@@ -72,9 +77,12 @@ def _write_csv(columns, stream) -> None:
 def extension(path: Path, known) -> str:
     """Return the format that the name of a file tells, one of the `known`."""
     suffixes = [s.lower().lstrip(".") for s in path.suffixes]
-    kind = next((s for s in reversed(suffixes) if s not in ("gz", "bz2", "zst")), "")
+    packed = suffixes[-1] if suffixes and suffixes[-1] in COMPRESSED else ""
+    kind = next(reversed(suffixes[:-1] if packed else suffixes), "")
     if kind not in known:
         raise ValueError(f"{path} must end in {', '.join('.' + k for k in known)}, to say what it is.")
+    if packed and kind not in ("csv", "tsv"):
+        raise ValueError(f"{path}: {kind} is compressed inside; leave the ending .{packed} off.")
     return kind
 
 

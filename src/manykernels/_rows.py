@@ -1,12 +1,18 @@
-"""What estimators do with the rows they are given."""
+"""What estimators and transformers share: the rows they are given, the family and the scale over them."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .families import Family
+from .problem import Scale
+from .registry import is_pairwise, make_family
+from .solvers import Solver
 
 #: Sparse rows are made dense for kernels that need it, up to this many bytes.
 DENSE_BYTES = 2**31
@@ -35,3 +41,87 @@ def as_needed(X, family: Family):
             "Linear, RBF or Polynomial, which take sparse rows."
         )
     return X.toarray()
+
+
+def check_weights(sample_weight, X) -> np.ndarray:
+    """Return the weights of the rows, ones by default, or raise."""
+    if sample_weight is not None and not np.asarray(sample_weight).any():
+        raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
+class KernelRows:
+    """Mixin of everything with `kernels`, `solver` and `normalize`: rows in, the family bound to them.
+
+    ``combination_`` is what is learned; without it the object is not fitted.
+    """
+
+    kernels: Any
+    solver: Any
+    normalize: Any
+    combination_: Any
+
+    def _training_rows(self, X, y, **options):
+        """Validate X and y for a fit; a single precomputed matrix becomes a stack."""
+        if is_pairwise(self.kernels):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                dtype=[np.float64, np.float32],
+                allow_nd=True,
+                ensure_all_finite=False,  # checked together with symmetry, in one pass
+                multi_output=True,
+                **options,
+            )
+            return (X[:, :, None] if X.ndim == 2 else X), y
+        return validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, **options)
+
+    def _family(self, X, sample_weight) -> tuple[Any, Family]:
+        """Return the rows as the family needs them, and the family bound to their columns."""
+        family = make_family(self.kernels, X, sample_weight, self.solver)
+        names = getattr(self, "feature_names_in_", None)
+        family = family.resolve(X.shape[2] if X.ndim == 3 else X.shape[1], names)
+        return as_needed(X, family), family
+
+    def _scale(self, X, family: Family, solver: Solver, sample_weight) -> Scale:
+        """Check ready-made matrices, settle ``normalize_``, and return the scale of the kernels."""
+        if family.pairwise:
+            family.check_training(X)  # type: ignore[attr-defined]
+        how = self.normalize
+        if isinstance(how, str) and how == "auto":
+            how = "base" if family.factorises and solver.prefers_base_scale else "trace"
+        self.normalize_ = how
+        return Scale.fit(family, X, how, sample_weight)
+
+    def _rows(self, X):
+        """Validate rows for a prediction or a transformation."""
+        check_is_fitted(self)
+        family = self.combination_.family
+        if not family.pairwise:
+            rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+            return as_needed(rows, family)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
+        X = X[:, :, None] if X.ndim == 2 else X
+        if X.shape[2] != family.size():
+            raise ValueError(
+                f"X holds {X.shape[2]} kernels, but the model was fitted on {family.size()}; "
+                "pass the shape (n, n_train, n_kernels)."
+            )
+        return X
+
+    def save(self, path) -> None:
+        """Write what was fitted to a file that :func:`manykernels.load` opens without running code."""
+        from .persistence import save
+
+        save(self, path)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "combination_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = not is_pairwise(self.kernels)
+        tags.input_tags.pairwise = is_pairwise(self.kernels)
+        tags.input_tags.three_d_array = is_pairwise(self.kernels)
+        return tags

@@ -110,6 +110,7 @@ def fit(
     degree: options.Degree = None,
     solver: options.Solver = "auto",
     p: options.Norm = None,
+    max_iter: options.MaxIter = None,
     loss: options.Loss = "auto",
     C: options.Cost = 1.0,
     task: options.Task = "auto",
@@ -132,7 +133,15 @@ def fit(
     mean, scale = moments(X[train]) if standardize else (np.zeros(len(names)), np.ones(len(names)))
     Z = (X - mean) / scale
     model = make_model(
-        classify, kernels=kernels, degree=degree, solver=solver, p=p, loss=loss, C=C, seed=seed
+        classify,
+        kernels=kernels,
+        degree=degree,
+        solver=solver,
+        p=p,
+        max_iter=max_iter,
+        loss=loss,
+        C=C,
+        seed=seed,
     )
 
     kind = f"{len(np.unique(y))} classes" if classify else "regression"

@@ -12,28 +12,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from . import targets
-from ._rows import all_or_nothing, as_needed
+from ._rows import KernelRows, all_or_nothing, check_weights
 from ._text import brief
 from .losses import get_loss
-from .problem import Problem, Result, Scale
-from .registry import SOLVERS, is_pairwise, make_family, make_solver
+from .problem import Problem, Result
+from .registry import make_solver, solver_class
 from .solvers import Solver, Step, StreamingSolver
 
 
 def _streams(estimator) -> bool:
     solver = estimator.solver
     if isinstance(solver, str):
-        return issubclass(SOLVERS.get(solver.lower().replace("-", "_"), Solver), StreamingSolver)
+        return issubclass(solver_class(solver) or Solver, StreamingSolver)
     return isinstance(solver, StreamingSolver)
 
 
@@ -44,14 +37,16 @@ def _gives_probabilities(estimator) -> bool:
     return estimator.loss != "auto" and get_loss(estimator.loss).probabilistic
 
 
-class _MKL(BaseEstimator):
+def _describe(family) -> str:
+    many = "a continuum of" if np.isinf(family.size()) else f"{family.size():,}"
+    return f"{many} kernels ({brief(family)})"
+
+
+class _MKL(KernelRows, BaseEstimator):
     """What the two estimators share: the path from data to a stored result."""
 
-    kernels: Any
-    solver: Any
     loss: Any
     C: Any
-    normalize: Any
     random_state: Any
     warm_start: bool
     verbose: Any
@@ -79,7 +74,10 @@ class _MKL(BaseEstimator):
         for name in ("state_", "_context", "_announced"):  # of a stream before
             self.__dict__.pop(name, None)
         problem = self._problem(X, y, sample_weight)
-        self._say(f"{len(problem.Y)} rows, {problem.family.size():,} kernels, {brief(self.solver_, 200)}")
+        self._say(
+            f"{len(problem.Y):,} rows, {_describe(problem.family)}, {brief(self.solver_, 200)}, "
+            f"{self.loss_.name} loss"
+        )
         if init is not None and not self.solver_.accepts_init:
             raise ValueError(
                 f"init is given, but {type(self.solver_).__name__} has no weights to start from."
@@ -93,66 +91,24 @@ class _MKL(BaseEstimator):
         """Validate everything, in the order in which mistakes are cheap to find."""
         if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
             raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
-        X, y = self._validate_rows(X, y)
+        X, y = self._training_rows(X, y, y_numeric=isinstance(self, RegressorMixin))
         y = self._set_targets(y)
         s = self._weights(sample_weight, X, y)
-        family = make_family(self.kernels, X, s)
-        family = family.resolve(self._width(X), getattr(self, "feature_names_in_", None))
-        X = as_needed(X, family)
-        solver = make_solver(self.solver, family, self.random_state)
+        X, family = self._family(X, s)
+        solver = make_solver(self.solver, family, self.random_state, len(y))
         loss = get_loss(solver.default_loss(self._n_classes()) if self.loss == "auto" else self.loss)
         self._check_loss(loss)
         solver.check_compatible(family, loss)
-        if family.pairwise:
-            family.check_training(X)  # type: ignore[attr-defined]
-        how = self.normalize
-        if isinstance(how, str) and how == "auto":
-            how = "base" if family.factorises and solver.prefers_base_scale else "trace"
-        scale = Scale.fit(family, X, how, s)
-        self.solver_, self.loss_, self.normalize_ = solver, loss, how
+        scale = self._scale(X, family, solver, s)
+        self.solver_, self.loss_ = solver, loss
         self.target_mean_ = self._centre(y, s)
         return Problem(X, self._encode(y) - self.target_mean_, family, scale, loss, float(self.C), s)
 
-    def _validate_rows(self, X, y):
-        if is_pairwise(self.kernels):
-            X, y = validate_data(
-                self,
-                X,
-                y,
-                dtype=[np.float64, np.float32],
-                allow_nd=True,
-                ensure_all_finite=False,  # checked together with symmetry, in one pass
-                multi_output=True,
-                y_numeric=self._n_classes_needed() is None,
-            )
-            return (X[:, :, None] if X.ndim == 2 else X), y
-        return validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=np.float64,
-            multi_output=True,
-            y_numeric=self._n_classes_needed() is None,
-        )
-
-    def _n_classes_needed(self):
-        return None if isinstance(self, RegressorMixin) else 2
-
-    @staticmethod
-    def _width(X) -> int:
-        return X.shape[2] if X.ndim == 3 else X.shape[1]
-
     def _weights(self, sample_weight, X, y):
-        streaming = hasattr(self, "state_")  # a batch of a stream may well be without weight
-        if sample_weight is not None and not streaming and not np.asarray(sample_weight).any():
-            raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
-        if streaming and sample_weight is not None:
-            sample_weight = check_array(
-                sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-            )
-            return sample_weight
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if sample_weight is None or not hasattr(self, "state_"):
+            return check_weights(sample_weight, X)
+        # A batch of a stream may well be without weight.
+        return check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
 
     def _check_loss(self, loss):
         """Refuse a loss that does not suit the targets."""
@@ -229,23 +185,6 @@ class _MKL(BaseEstimator):
 
     # -- predict ---------------------------------------------------------------------------------------
 
-    def _rows(self, X):
-        """Validate rows for prediction."""
-        check_is_fitted(self, "result_")
-        family = self.combination_.family
-        if not family.pairwise:
-            return as_needed(
-                validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64), family
-            )
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
-        X = X[:, :, None] if X.ndim == 2 else X
-        if X.shape[2] != family.size():
-            raise ValueError(
-                f"X holds {X.shape[2]} kernels, but the model was fitted on {family.size()}; "
-                "pass the shape (n, n_train, n_kernels)."
-            )
-        return X
-
     def _scores(self, X) -> np.ndarray:
         rows = self._rows(X)
         return self.result_.predictor.scores(rows)
@@ -267,31 +206,16 @@ class _MKL(BaseEstimator):
         parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
 
-    def save(self, path) -> None:
-        """Write the fitted model to a file that :func:`manykernels.load` opens without running code."""
-        from .persistence import save
-
-        save(self, path)
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "result_")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = not is_pairwise(self.kernels)
-        tags.input_tags.pairwise = is_pairwise(self.kernels)
-        tags.input_tags.three_d_array = is_pairwise(self.kernels)
-        return tags
-
 
 _PARAMETERS = """kernels : str, list, dict, Kernel or Family
-        Which kernels: ``"gaussian"`` or ``"laplacian"`` (bandwidths around the data's median distance),
+        Which kernels: ``"gaussian"``, the continuum :class:`~manykernels.families.Gaussians` where the solver can
+        search one, else thirteen bandwidths around the data's median distance; ``"laplacian"``, thirteen bandwidths;
         a list or dict of kernels (:mod:`manykernels.kernels`), scikit-learn kernel names or callables, a
         family such as :class:`~manykernels.families.Products`, or ``"precomputed"``: X is then a stack of
         shape (n, n, n_kernels).
     solver : str or Solver
-        ``"auto"``, a name, or one of :mod:`manykernels.solvers`. What ``"auto"`` chose is in ``solver_``: LpNorm for
-        up to 2,000 kernels that can be listed, else what suits the family.
+        ``"auto"``, a name, or one of :mod:`manykernels.solvers`. What ``"auto"`` chose is in ``solver_``:
+        GreedyAlignment for a continuum, Greedy for products, LpNorm for up to 2,000 kernels that can be listed.
     loss : str
         ``"auto"`` or a name of :mod:`manykernels.losses`.
     C : float
@@ -407,12 +331,7 @@ class MKLClassifier(ClassifierMixin, _MKL):
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         classes = getattr(self, "_announced", None)
-        self.classes_ = np.unique(y) if classes is None else classes
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds one class only ({self.classes_.tolist()[0]!r}); "
-                "classification needs at least two classes."
-            )
+        self.classes_ = targets.distinct_classes(y if classes is None else classes, "classification")
         return self._check_targets(y)
 
     def _check_targets(self, y):

@@ -102,6 +102,11 @@ class Scale:
 
 def _given_scales(how, family: Family) -> np.ndarray:
     """Return ρ as the user gave it, after a check."""
+    if np.isinf(family.size()):
+        raise ValueError(
+            f"normalize is {brief(how)}, but a continuum of kernels cannot be given one scale each; use "
+            "'trace' or None."
+        )
     try:
         rho = np.asarray(how, dtype=float)
     except (TypeError, ValueError):

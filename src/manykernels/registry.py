@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from ._text import brief
-from .families import Enumerable, Family, Finite, Gaussians, Maximisable, Precomputed, Products
+from .families import Enumerable, Family, Finite, Gaussians, HasFeatures, Maximisable, Precomputed, Products
 from .families.bandwidths import bandwidth_grid
 from .families.base import can
 from .kernels import RBF, Kernel, Laplacian, Linear
@@ -35,7 +36,7 @@ FAMILIES: dict[str, Any] = {
 }
 #: Names of families whose bandwidths come from the data's distances.
 GRIDS: dict[str, Any] = {"gaussian": RBF, "laplacian": Laplacian}
-#: Names that mean a continuum where the solver takes one.
+#: Names of grids that mean a continuum to a solver that can search or draw from one.
 CONTINUA: dict[str, Any] = {"gaussian": Gaussians}
 SOLVERS: dict[str, type[Solver]] = {
     "uniform": Uniform,
@@ -48,6 +49,8 @@ SOLVERS: dict[str, type[Solver]] = {
     "alignment": Alignment,
     "greedy_alignment": GreedyAlignment,
 }
+#: More rows than this make Gram matrices of 3 GiB and more.
+GRAM_ROWS = 20_000
 
 
 def is_pairwise(kernels: Any) -> bool:
@@ -57,11 +60,16 @@ def is_pairwise(kernels: Any) -> bool:
     return bool(getattr(kernels, "pairwise", False))
 
 
-def make_family(kernels: Any, X, sample_weight) -> Family:
-    """Return the family that `kernels` describes, not yet resolved."""
+def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
+    """Return the family that `kernels` describes, not yet resolved.
+
+    A name may mean a continuum or a grid of bandwidths: the continuum, unless `solver` needs what only a list has.
+    """
     if isinstance(kernels, Family):
         return kernels.adapt(X, sample_weight)
     if isinstance(kernels, str):
+        if kernels in CONTINUA and suits(solver, CONTINUA[kernels]()):
+            return CONTINUA[kernels]().adapt(X, sample_weight)
         if kernels in GRIDS:
             return Finite(bandwidth_grid(GRIDS[kernels], X, sample_weight))
         if kernels in FAMILIES:
@@ -85,17 +93,46 @@ def make_family(kernels: Any, X, sample_weight) -> Family:
     )
 
 
-def make_solver(solver: Any, family: Family, random_state: Any) -> Solver:
-    """Return a fresh solver; ``"auto"`` chooses by what the family can do."""
-    if isinstance(solver, str):
-        name = solver.lower().replace("-", "_")
-        if name == "auto":
-            made = choose_solver(family)
-        elif name in SOLVERS:
-            made = SOLVERS[name]()
-        else:
-            known = ", ".join(sorted(SOLVERS)).replace("_", "-")
-            raise ValueError(f"solver is {brief(solver)}; use 'auto', {known}, or a solver.")
+def suits(solver: Any, family: Family) -> bool:
+    """Whether a solver, by itself or by name, finds in a family what it requires; ``"auto"`` always does."""
+    kind = solver_class(solver) if isinstance(solver, str) else solver
+    return all(can(family, need) for need in getattr(kind, "requires", ()))
+
+
+def solver_class(name: str) -> type[Solver] | None:
+    """Return the solver of a name, None if there is none; case, hyphens and underscores do not matter."""
+    return {_plain(known): cls for known, cls in SOLVERS.items()}.get(_plain(name))
+
+
+def solver_names() -> str:
+    """Return the names of all solvers, as the command line spells them."""
+    return ", ".join(sorted(SOLVERS)).replace("_", "-")
+
+
+def is_auto(solver: Any) -> bool:
+    """Whether the choice of the solver is left to the family."""
+    return isinstance(solver, str) and _plain(solver) == "auto"
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def make_solver(
+    solver: Any,
+    family: Family,
+    random_state: Any,
+    n_rows: int = 0,
+    choose: Callable[[Family, int], Solver] | None = None,
+) -> Solver:
+    """Return a fresh solver; ``"auto"`` is left to `choose`, by default :func:`choose_solver`."""
+    if is_auto(solver):
+        made = (choose or choose_solver)(family, n_rows)
+    elif isinstance(solver, str):
+        named = solver_class(solver)
+        if named is None:
+            raise ValueError(f"solver is {brief(solver)}; use 'auto', {solver_names()}, or a solver.")
+        made = named()
     elif isinstance(solver, Solver):
         made = clone(solver)
     else:
@@ -108,11 +145,19 @@ def make_solver(solver: Any, family: Family, random_state: Any) -> Solver:
     return made
 
 
-def choose_solver(family: Family) -> Solver:
-    """Return Greedy for families of products, LpNorm(p=4/3) where the kernels can be listed, else the plain sum.
+def choose_solver(family: Family, n_rows: int = 0) -> Solver:
+    """Return a solver by what the family can do and how many rows there are.
 
-    A continuum gets GreedyAlignment.
+    A continuum gets GreedyAlignment, products get Greedy, kernels that can be listed LpNorm(p=4/3), and what is
+    left the plain sum.
     """
+    if n_rows > GRAM_ROWS and not can(family, HasFeatures):
+        # The place for a solver on random features, for families that have them.
+        warnings.warn(
+            f"X has {n_rows:,} rows, and kernels without explicit features need Gram matrices of "
+            f"{8 * n_rows**2 / 2**30:.0f} GiB each; fit on fewer rows, or pass kernels such as Linear or Products.",
+            stacklevel=2,
+        )
     if np.isinf(family.size()) and can(family, Maximisable):
         return GreedyAlignment()
     if family.factorises and can(family, Maximisable):
@@ -120,3 +165,9 @@ def choose_solver(family: Family) -> Solver:
     if isinstance(family, Enumerable) and family.size() <= LISTED:
         return LpNorm()
     return Uniform()
+
+
+def choose_two_stage(family: Family, n_rows: int = 0) -> Solver:
+    """Return a solver that learns the kernel alone: Alignment over a list, else GreedyAlignment."""
+    listed = can(family, Enumerable) and family.size() <= LISTED
+    return GreedyAlignment() if not listed and can(family, Maximisable) else Alignment()

@@ -7,6 +7,16 @@ import numpy as np
 from .losses import Loss
 
 
+def distinct_classes(y: np.ndarray, task: str) -> np.ndarray:
+    """Return the sorted labels, at least two, or raise; `task` names what needs them."""
+    labels = np.unique(y)
+    if len(labels) < 2:
+        raise ValueError(
+            f"y holds one class only ({labels.tolist()[0]!r}); {task} needs at least two classes."
+        )
+    return labels
+
+
 def encode_classes(codes: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
     """Return Y for class numbers: one-hot for coupled losses, else -1/+1 (one column for two classes)."""
     if loss.multiclass:

@@ -12,7 +12,7 @@ from manykernels.families import Finite, Gaussians, Precomputed, Products, bank
 from manykernels.kernels import RBF, Constant, Laplacian, Linear, Polynomial
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
-from manykernels.solvers import Alignment, centring
+from manykernels.solvers import Alignment, GreedyAlignment, centring
 
 KERNELS = [RBF(0.7), RBF(2.0), RBF(6.0), Linear(), Laplacian(1.0), Polynomial(2)]
 
@@ -138,11 +138,21 @@ def test_a_weight_equals_a_repetition():
         assert_allclose(solver.learn(weighted).weights, solver.learn(repeated).weights, rtol=1e-6, atol=1e-10)
 
 
-def test_the_kernel_has_a_mean_diagonal_of_one():
+@pytest.mark.parametrize("how", [None, "trace"])
+def test_the_rows_have_unit_variance_in_the_learned_kernel(how):
     X, Y = data()
-    for solver in (Alignment(), Alignment(independent=True)):
-        combination = solver.learn(problem(X, 1e6 * Y, Finite(list(KERNELS)), how=None))
-        assert np.mean(combination.diag(X)) == pytest.approx(1.0)
+    s = np.random.default_rng(0).integers(0, 3, 60).astype(float)
+    for solver in (Alignment(), Alignment(independent=True), GreedyAlignment()):
+        combination = solver.learn(problem(X, 1e6 * Y, Finite(list(KERNELS)), s, how=how))
+        K = combination.gram(X, X)
+        w = s / s.sum()
+        assert w @ np.diag(K) - w @ K @ w == pytest.approx(1.0)
+
+
+def test_a_kernel_that_hardly_varies_is_not_blown_up():
+    X, Y = data()
+    combination = Alignment().learn(problem(X, Y, Finite([RBF(1e5)])))
+    assert combination.weights[0] == pytest.approx(1e6)  # 1/LEAST_VARIANCE
 
 
 def test_independent_weights_are_the_kernels_own_alignments():
@@ -195,15 +205,22 @@ def test_it_is_a_two_stage_solver_in_the_estimators(independent):
 # -- bad input -----------------------------------------------------------------------------------------
 
 
-def test_constant_targets_are_refused():
-    X, _ = data()
+def test_constant_targets_cannot_be_aligned_with_but_are_predicted():
+    X, Y = data()
     with pytest.raises(ValueError, match="y is constant, so that no kernel can be aligned with it"):
-        MKLRegressor(solver="alignment").fit(X, np.full(60, 0.1))
+        Alignment().learn(problem(X, np.full_like(Y, 0.1), Finite(list(KERNELS))))
+    with pytest.warns(UserWarning, match="y is constant.*The predictions will be constant"):
+        model = MKLRegressor(solver="alignment").fit(X, np.full(60, 0.1))
+    assert_allclose(model.predict(X + 1), 0.1)
 
 
-def test_constant_rows_are_refused():
+def test_constant_rows_cannot_be_aligned_but_give_a_model():
+    X, y = np.ones((20, 2)), np.arange(20.0)
     with pytest.raises(ValueError, match="every kernel is constant on the training rows"):
-        MKLRegressor([RBF(1.0), RBF(3.0)], solver="alignment").fit(np.ones((20, 2)), np.arange(20.0))
+        Alignment().learn(problem(X, y[:, None], Finite([RBF(1.0), RBF(3.0)])))
+    with pytest.warns(UserWarning, match="every kernel is constant"):
+        model = MKLRegressor([RBF(1.0), RBF(3.0)], solver="alignment").fit(X, y)
+    assert_allclose(model.predict(X), 9.5)
 
 
 def test_a_continuum_is_refused():

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .._blocks import row_blocks
 from .._numba.stack import add_quad_forms, weighted_sum_rows
 from .._threads import map_in_threads
 from ..kernels import Kernel, pairwise_statistic
@@ -178,6 +179,31 @@ class Sharing:
             return kernel.from_statistic(seen[key])
 
         return block
+
+
+def weighted_gram(kernels: Sequence[Kernel], weights, X, Z) -> np.ndarray:
+    """Return Σ weights_i K_i(X, Z), in blocks of rows; kernels without weight are not evaluated."""
+    used = [(kernel, w) for kernel, w in zip(kernels, weights, strict=True) if w != 0]
+    sharing = Sharing([kernel for kernel, _ in used])
+    out = np.zeros((X.shape[0], Z.shape[0]))
+    for rows in row_blocks(X.shape[0], Z.shape[0]):
+        block = sharing.open(X[rows], Z)
+        for i, (_, w) in enumerate(used):
+            values = block(i)
+            values *= w
+            out[rows] += values
+    return out
+
+
+def each_applied(kernels: Sequence[Kernel], X, Z, B) -> np.ndarray:
+    """Return K_i(X, Z) B for every kernel, (m, n, c), in blocks of rows."""
+    sharing = Sharing(kernels)
+    out = np.empty((len(kernels), X.shape[0], B.shape[1]))
+    for rows in row_blocks(X.shape[0], Z.shape[0]):
+        block = sharing.open(X[rows], Z)
+        for i in range(len(kernels)):
+            out[i, rows] = block(i) @ B
+    return out
 
 
 class KernelBank(TileBank):

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .._blocks import row_blocks
 from .._threads import map_in_threads
 from ..kernels import Kernel
-from .bank import Bank, KernelBank, Sharing, row_tiles
+from .bank import Bank, KernelBank, each_applied, row_tiles, weighted_gram
 from .base import Best, Direction, Family
 
 #: Steps of the climb: Newton's converge in two or three, the rest is for bisection next to a flat spot.
@@ -50,26 +49,11 @@ class Continuum(Family):
 
     def gram(self, X, Z, members, weights):
         """Return the weighted sum of the Gram matrices, in blocks of rows."""
-        weights = np.asarray(weights, dtype=float)
-        sharing = Sharing(self._kernels(members))
-        out = np.zeros((X.shape[0], Z.shape[0]))
-        for rows in row_blocks(X.shape[0], Z.shape[0]):
-            block = sharing.open(X[rows], Z)
-            for i in np.flatnonzero(weights):
-                values = block(i)
-                values *= weights[i]
-                out[rows] += values
-        return out
+        return weighted_gram(self._kernels(members), weights, X, Z)
 
     def apply(self, X, Z, B, members):
         """Return K_σ(X, Z) B for every member, in blocks of rows."""
-        sharing = Sharing(self._kernels(members))
-        out = np.empty((len(members), X.shape[0], B.shape[1]))
-        for rows in row_blocks(X.shape[0], Z.shape[0]):
-            block = sharing.open(X[rows], Z)
-            for i in range(len(members)):
-                out[i, rows] = block(i) @ B
-        return out
+        return each_applied(self._kernels(members), X, Z, B)
 
     def mean_diag(self, X, members, sample_weight):
         """Return the weighted mean of each diagonal."""

@@ -14,7 +14,7 @@ from .._numba.stack import symmetry_violation
 from .._text import brief
 from .._threads import map_in_threads
 from ..kernels import Kernel, as_kernel
-from .bank import Bank, FeatureBank, KernelBank, Sharing, StackBank
+from .bank import Bank, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
 from .base import Family
 from .sampling import draw_listed, uniform_listed
 from .search import Listed
@@ -128,26 +128,11 @@ class Finite(_FiniteFamily):
 
     def gram(self, X, Z, members, weights):
         """Return the weighted sum of the Gram matrices, in blocks of rows."""
-        used = [(i, w) for i, w in zip(members, weights, strict=True) if w != 0]
-        sharing = Sharing(self._picked([i for i, _ in used]))
-        out = np.zeros((X.shape[0], Z.shape[0]))
-        for rows in row_blocks(X.shape[0], Z.shape[0]):
-            block = sharing.open(X[rows], Z)
-            for j, (_, w) in enumerate(used):
-                values = block(j)
-                values *= w
-                out[rows] += values
-        return out
+        return weighted_gram(self._picked(members), weights, X, Z)
 
     def apply(self, X, Z, B, members):
         """Return K_i(X, Z) B for every member, in blocks of rows."""
-        sharing = Sharing(self._picked(members))
-        out = np.empty((len(members), X.shape[0], B.shape[1]))
-        for rows in row_blocks(X.shape[0], Z.shape[0]):
-            block = sharing.open(X[rows], Z)
-            for j in range(len(members)):
-                out[j, rows] = block(j) @ B
-        return out
+        return each_applied(self._picked(members), X, Z, B)
 
     def mean_diag(self, X, members, sample_weight):
         """Return the weighted mean of each kernel's diagonal."""

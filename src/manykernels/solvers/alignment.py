@@ -10,9 +10,11 @@ import numpy as np
 from ..combination import Combination
 from ..families.base import Enumerable, Family
 from ..problem import Problem
-from .base import TwoStageSolver
+from .base import NothingAligned, TwoStageSolver
 from .centring import Centring, centred_products, nonnegative_weights
 
+#: Least variance of a combination, relative to its mean diagonal, that is scaled to 1; less is next to rounding.
+LEAST_VARIANCE = 1e-6
 #: More members than this would need a matrix of inner products that does not fit.
 MAX_MEMBERS = 10_000
 
@@ -23,7 +25,7 @@ class Alignment(TwoStageSolver):
     maximise over θ >= 0:  <K_θ, YYᵀ> / (‖K_θ‖ ‖YYᵀ‖),  K_θ = Σ_i (θ_i/ρ_i²) K_i,
 
     all matrices centred, by the equivalent non-negative least squares problem min ‖K_θ - YYᵀ‖². The combination is
-    scaled to a mean diagonal of 1; then the machine is trained on it. For classes Y is one-hot.
+    scaled to unit variance, a centred mean diagonal of 1; then the machine is trained on it. For classes Y is one-hot.
 
     Parameters
     ----------
@@ -98,21 +100,29 @@ def aligned_targets(problem: Problem, centring: Centring) -> np.ndarray:
     """Return Ỹ, or raise when nothing can be aligned with it."""
     Y = centring.targets(problem.Y)
     if not Y.any():
-        raise ValueError(
+        raise NothingAligned(
             "y is constant, so that no kernel can be aligned with it; check y and sample_weight."
         )
     return Y
 
 
 def scaled_combination(problem: Problem, family: Family, members, theta, rho_sq) -> Combination:
-    """Return the combination with weights θ_i/ρ_i², scaled to a mean diagonal of 1."""
+    """Return the combination with weights θ_i/ρ_i², scaled so that the rows have unit variance in its space.
+
+    The variance is the mean diagonal less the mean of all entries, the mean diagonal of the centred Gram matrix: what
+    a kernel adds to all rows alike is the intercept's affair, and would take its share of C. O(m n²).
+    """
     if not np.any(theta > 0):
-        raise ValueError(
+        raise NothingAligned(
             "kernels: every kernel is constant on the training rows, so that none can be aligned with y; check "
             "that X is not constant."
         )
     weights = np.divide(theta, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
     used = np.flatnonzero(weights)
-    size = family.mean_diag(problem.X, [members[i] for i in used], problem.sample_weight)
-    weights /= float(weights[used] @ size)
+    chosen = [members[i] for i in used]
+    assert problem.sample_weight is not None
+    mean = (problem.sample_weight / problem.sample_weight.sum())[:, None]
+    diagonal = float(weights[used] @ family.mean_diag(problem.X, chosen, problem.sample_weight))
+    level = float(weights[used] @ family.forms(problem.X, mean, chosen))
+    weights /= max(diagonal - level, LEAST_VARIANCE * diagonal)
     return Combination(family, members, weights, np.sqrt(rho_sq))

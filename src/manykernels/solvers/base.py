@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._text import brief
 from ..combination import Combination
-from ..families.base import CAPABILITIES, Enumerable, Family, can
+from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
 from ..losses import Loss
 from ..problem import Problem, Result, Trace
 from .workspace import Iterate, Workspace
@@ -108,10 +108,15 @@ class Solver(BaseEstimator):
         return "hinge" if n_classes <= 2 else "squared_hinge"
 
 
+class NothingAligned(ValueError):
+    """Raised by ``learn`` where no kernel is better than another: the targets or all kernels are constant."""
+
+
 class TwoStageSolver(Solver):
     """A solver that learns the kernel alone, then trains the machine on it.
 
-    Subclasses implement ``learn``; the gap is that of the machine on the fixed kernel.
+    Subclasses implement ``learn``; the gap is that of the machine on the fixed kernel. Where there is nothing to learn
+    (:class:`NothingAligned`) ``solve`` warns and trains on any kernel: the best predictor is a constant.
     """
 
     p: Any = None
@@ -123,7 +128,11 @@ class TwoStageSolver(Solver):
     def solve(self, problem, init=None, on_iteration=None):
         """Learn the kernel, then solve the machine."""
         started = time.perf_counter()
-        combination = self.learn(problem)
+        try:
+            combination = self.learn(problem)
+        except NothingAligned as error:
+            warnings.warn(f"{error} The predictions will be constant.", UserWarning, stacklevel=2)
+            combination = any_kernel(problem)
         theta = combination.weights * combination.rho**2
         work = Workspace(problem, combination.family, combination.members, combination.rho**2, None)
         iterate = work.evaluate(theta)
@@ -132,6 +141,15 @@ class TwoStageSolver(Solver):
         # The machine is solved to 1e-10 where rounding allows it; a gap above this means that it was not.
         converged = iterate.gap <= 1e-6 * iterate.objective + ROUNDING * work.start_value()
         return result_of(work, iterate, log.trace(), n_iter=1, converged=converged)
+
+
+def any_kernel(problem: Problem) -> Combination:
+    """Return one kernel of the family, the largest on the rows; all are as good where there is nothing to learn."""
+    search: Any = problem.family.searcher(problem.X, problem.scale)
+    members = search.best(Direction(dense=np.eye(problem.n_rows))).members
+    rho_sq = problem.scale.rho_sq(members, 1.0)
+    weights = np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
+    return Combination(problem.family, members, weights, np.sqrt(rho_sq))
 
 
 class StreamingSolver(Solver):

@@ -14,7 +14,7 @@ from ..combination import Combination
 from ..families.base import Direction, Maximisable
 from ..problem import Problem
 from .alignment import aligned_targets, scaled_combination, weigh
-from .base import TwoStageSolver, generator, logger
+from .base import NothingAligned, TwoStageSolver, generator, logger
 from .centring import Centring
 
 
@@ -22,8 +22,8 @@ class GreedyAlignment(TwoStageSolver):
     """Kernels added one by one, each the one along which the centred alignment with the targets grows fastest.
 
     ``objective="alignment"`` maximises <K_θ, YYᵀ>/(‖K_θ‖ ‖YYᵀ‖) over θ >= 0; ``"euclidean"`` minimises
-    ‖K_θ - YYᵀ‖², which has the same optimal direction. All matrices are centred. The combination is scaled to a
-    mean diagonal of 1; then the machine is trained on it. For classes Y is one-hot.
+    ‖K_θ - YYᵀ‖², which has the same optimal direction. All matrices are centred. The combination is scaled to
+    unit variance, a centred mean diagonal of 1; then the machine is trained on it. For classes Y is one-hot.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class GreedyAlignment(TwoStageSolver):
             logger.debug("alignment %.6f with %d kernels", steps.alignments[-1], len(steps.theta))
         members, theta = merged(steps.members, steps.theta)
         if not members:
-            raise ValueError(
+            raise NothingAligned(
                 "kernels: no kernel can be aligned with y; every kernel found is constant on the training rows, "
                 "so check that X is not constant."
             )

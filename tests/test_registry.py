@@ -1,0 +1,81 @@
+"""What names and "auto" become."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, make_moons
+
+from manykernels import AlignedKernel, MKLClassifier, MKLRegressor
+from manykernels.families import Finite, Gaussians, Products
+from manykernels.kernels import RBF
+from manykernels.registry import SOLVERS, choose_solver, make_solver, solver_class, solver_names
+from manykernels.solvers import Greedy, GreedyAlignment, LpNorm, MirrorDescent, Uniform
+
+#: The solvers that can search a continuum or draw from it; the others need a list.
+SEARCHING = {"greedy", "greedy_alignment", "mirror_descent"}
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(60, noise=0.2, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", SOLVERS)
+def test_gaussian_is_a_continuum_where_the_solver_can_search_one(moons, name):
+    few = {"mirror_descent": MirrorDescent(5), "greedy": Greedy(max_kernels=2)}
+    model = MKLClassifier(solver=few.get(name, name)).fit(*moons)
+    family = model.combination_.family
+    if name in SEARCHING:
+        assert isinstance(family, Gaussians) and np.isinf(family.size())
+    else:
+        assert isinstance(family, Finite) and family.size() == 13
+    assert model.score(*moons) > 0.8
+
+
+def test_the_rule_is_the_same_for_the_transformer(moons):
+    assert isinstance(AlignedKernel().fit(*moons).combination_.family, Gaussians)
+    assert AlignedKernel(solver="alignment").fit(*moons).combination_.family.size() == 13
+    assert AlignedKernel(solver=Uniform()).fit(*moons).combination_.family.size() == 13
+
+
+def test_auto_says_what_it_chose(moons, capsys):
+    model = MKLClassifier(verbose=1).fit(*moons)
+    assert isinstance(model.solver_, GreedyAlignment)
+    said = capsys.readouterr().err.splitlines()[0]
+    assert "60 rows" in said and "a continuum of kernels (Gaussians(" in said
+    assert "GreedyAlignment(" in said and "hinge loss" in said
+    MKLClassifier("laplacian", verbose=1).fit(*moons)
+    said = capsys.readouterr().err.splitlines()[0]
+    assert "13 kernels (Finite(" in said and "LpNorm(" in said
+
+
+def test_the_default_is_a_good_one():
+    X, y = load_iris(return_X_y=True)
+    train = np.arange(150) % 2 == 0
+    model = MKLClassifier().fit(X[train], y[train])
+    assert model.score(X[~train], y[~train]) > 0.93
+    assert MKLRegressor().fit(X[train, :3], X[train, 3]).score(X[~train, :3], X[~train, 3]) > 0.9
+
+
+@pytest.mark.parametrize("name", ["LpNorm", "lpnorm", "lp-norm", "lp_norm", "LP_NORM"])
+def test_names_of_solvers_are_read_in_any_spelling(moons, name):
+    assert solver_class(name) is LpNorm
+    assert isinstance(MKLClassifier(solver=name).fit(*moons).solver_, LpNorm)
+    assert isinstance(make_solver("AUTO", Finite([RBF(1.0)]), None), LpNorm)
+
+
+def test_every_solver_goes_by_the_name_of_its_class():
+    for name, cls in SOLVERS.items():
+        assert solver_class(cls.__name__) is cls
+        assert name.replace("_", "-") in solver_names()
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(moons):
+    with pytest.raises(ValueError, match=r"solver is 'lpnormal'; use 'auto', alignment, greedy, .*uniform"):
+        MKLClassifier(solver="lpnormal").fit(*moons)
+
+
+def test_rows_beyond_what_a_gram_matrix_can_hold_are_announced():
+    with pytest.warns(UserWarning, match="X has 50,000 rows.*19 GiB"):
+        assert isinstance(choose_solver(Gaussians(), 50_000), GreedyAlignment)
+    assert isinstance(choose_solver(Products(degree=2).resolve(5), 1_000_000), Greedy)  # explicit features
