@@ -2,81 +2,77 @@
 Which columns interact?
 =======================
 
-A table of 50 columns has 23,425 products of up to three of them. Fourteen make up the target. Mirror descent
-draws products in proportion to the gradient, without listing them, and its weights point to the true ones.
+A table of 25 columns has 3,275 products of up to three of them, with repetition. Eight make up the target. Greedy
+search adds the product that lowers the objective fastest, refits all weights, and stops by itself. The Lasso on the
+same products, written out by :class:`~sklearn.preprocessing.PolynomialFeatures` and tuned by cross-validation, finds
+them too, together with many others.
 
-Sampling works here because every true product explains a fair part of the target. When the truth is a few
-products among millions, its share of the draws is too small: see :doc:`/sampling`.
+The products are never written out here, so that a thousand columns work as well.
 """
-
-import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.patches import Rectangle
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LassoCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from manykernels import MKLRegressor
 from manykernels.families import Products
-from manykernels.solvers import MirrorDescent, Uniform
+from manykernels.solvers import Greedy
 
 # %%
-# Twelve pairs and two triples of the 50 columns, with equal weight, and noise.
-rng = np.random.default_rng(3)
-r, n = 50, 900
+# Two columns, four pairs and two triples, with falling weights, and noise.
+rng = np.random.default_rng(0)
+r, n = 25, 300
 X = rng.standard_normal((n + 1000, r))
-pairs = {tuple(sorted(rng.choice(r, 2, replace=False).tolist())) for _ in range(12)}
-triples = {tuple(sorted(rng.choice(r, 3, replace=False).tolist())) for _ in range(2)}
-truth = pairs | triples
-y = sum(X[:, list(z)].prod(axis=1) for z in truth) / len(truth) ** 0.5
-y += 0.3 * rng.standard_normal(len(y))
+truth = {tuple(sorted(rng.choice(r, d, replace=False).tolist())): d for d in (1, 1, 2, 2, 2, 2, 3, 3)}
+truth = dict(zip(truth, np.linspace(1.0, 0.4, len(truth))))
+y = sum(w * X[:, list(z)].prod(axis=1) for z, w in truth.items())
+y += 0.5 * rng.standard_normal(len(y))
 X_train, X_test, y_train, y_test = X[:n], X[n:], y[:n], y[n:]
 
 # %%
-# 16 products are drawn per step, so at most 3,200 of them are ever tried. The optimum is not reached in so
-# few steps, and the fit would warn of it; the ranking of the products settles long before.
-warnings.simplefilter("ignore", ConvergenceWarning)
-products = Products(degree=3)
-solver = MirrorDescent(max_iter=200, draws=16, random_state=0)
-model = MKLRegressor(products, solver=solver, C=0.1).fit(X_train, y_train)
-equal = MKLRegressor(products, solver=Uniform(), C=0.1).fit(X_train, y_train)
-table = model.combination_.table()
-size = model.combination_.family.size()
-r2, r2_equal = model.score(X_test, y_test), equal.score(X_test, y_test)
-print(f"{len(table):,} of {size:,} products have weight")
-print(f"R² on new rows: sampled {r2:.2f}, equal weights {r2_equal:.2f}")
+# Every product of columns is a kernel of one feature, and its weight says whether it is used.
+model = MKLRegressor(Products(degree=3), solver=Greedy(max_kernels="auto"), C=10.0).fit(X_train, y_train)
+ours = {
+    tuple(int(c[1:]) for c in z["columns"]): z["share"] for z in model.combination_.table() if z["weight"]
+}
+
+polynomial = PolynomialFeatures(3, include_bias=False)
+lasso = make_pipeline(polynomial, StandardScaler(), LassoCV(cv=3, alphas=30, eps=0.02)).fit(X_train, y_train)
+size = np.abs(lasso[-1].coef_)
+theirs = {
+    tuple(np.repeat(np.arange(r), polynomial.powers_[j]).tolist()): size[j] / size.sum()
+    for j in np.flatnonzero(size)
+}
+results = {"Greedy": (ours, model.score(X_test, y_test)), "Lasso": (theirs, lasso.score(X_test, y_test))}
+for name, (shares, score) in results.items():
+    right = len(truth.keys() & shares.keys())
+    print(f"{name}: {len(shares)} products, {right} of {len(truth)} true ones; R² on new rows {score:.3f}")
 
 # %%
-# The share of the norm that each product holds: all pairs as a map, and the largest products of any degree.
-# The ranking is clear, the shares are small: with p = 4/3 the rest of the norm is spread thinly over all
-# that was drawn.
-columns = [tuple(int(name[1:]) for name in record["columns"]) for record in table]
-shares = 100 * np.array([record["share"] for record in table])
-grid = np.full((r, r), np.nan)
-grid[np.tril_indices(r, -1)] = 0.0
-for z, share in zip(columns, shares):
-    if len(z) == 2 and z[0] != z[1]:
-        grid[z[1], z[0]] = share
-
-fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 5), layout="constrained", width_ratios=[1.25, 1])
-image = left.imshow(grid, cmap="Blues", vmin=0)
-for a, b in pairs:
-    left.add_patch(Rectangle((a - 1.5, b - 1.5), 3, 3, fill=False, ec="#c1121f", lw=1.2, clip_on=False))
-left.set(xlabel="column", ylabel="column", title="Pairs (red: the true ones)")
-left.spines[["top", "right"]].set_visible(False)
-fig.colorbar(image, ax=left, label="share of the norm (%)", shrink=0.8)
-
-top = 25
-position = np.arange(top)[::-1]
-colors = ["#c1121f" if z in truth else "#9a9a9a" for z in columns[:top]]
-right.barh(position, shares[:top], color=colors, height=0.7)
-right.set_yticks(position, [record["kernel"] for record in table[:top]], fontsize=8)
-right.set_ylim(-0.7, top - 0.3)
-found = sum(z in truth for z in columns[: len(truth)])
-right.set(xlabel="share of the norm (%)", title=f"The {top} largest of {size:,} products")
-right.barh([0], [0], color="#c1121f", label="true")
-right.barh([0], [0], color="#9a9a9a", label="not in the target")
-right.legend(frameon=False, loc="lower right")
-right.spines[["top", "right"]].set_visible(False)
-fig.suptitle(f"{found} of the {len(truth)} true products are among the {len(truth)} largest")
+# All products with weight, the heaviest first.
+fig, axes = plt.subplots(1, 2, figsize=(9.5, 4.6), layout="constrained", sharex=True)
+for ax, (name, (shares, score)) in zip(axes, results.items()):
+    order = sorted(shares, key=shares.get, reverse=True)
+    top = order[:20]
+    position = np.arange(20)[::-1]
+    colors = ["#2a6f97" if z in truth else "#bbbbbb" for z in top]
+    ax.barh(position[: len(top)], [100 * shares[z] for z in top], color=colors, height=0.7)
+    ax.set_yticks(position[: len(top)], ["·".join(f"x{j}" for j in z) for z in top], fontsize=8)
+    ax.set_ylim(-0.8, 19.8)
+    right = len(truth.keys() & shares.keys())
+    ax.set_title(
+        f"{name}: {right} of {len(truth)} true products, {len(shares) - right} others\nR² on new rows {score:.2f}"
+    )
+    ax.spines[["top", "right"]].set_visible(False)
+    if len(order) > len(top):
+        ax.text(
+            1, 0.02, f"and {len(order) - len(top)} more", transform=ax.transAxes, ha="right", color="#777777"
+        )
+axes[0].set_xlabel("share of the norm (%)")
+axes[1].set_xlabel("share of the sum of |coefficients| (%)")
+axes[0].barh([0], [0], color="#2a6f97", label="in the target")
+axes[0].barh([0], [0], color="#bbbbbb", label="not in the target")
+axes[0].legend(frameon=False, loc="lower right")
 plt.show()
