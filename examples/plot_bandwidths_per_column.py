@@ -67,7 +67,7 @@ right.text(sizes[-1], 100 * scores[-1, 1] + 0.7, "one per column", color="#2a6f9
 right.text(sizes[-1], 100 * scores[-1, 0] + 0.7, "one for all", color="#c1121f", ha="right", va="bottom")
 right.text(sizes[-1], 100 * constant - 0.5, "the larger class", color="#777777", ha="right", va="top")
 right.set(xlabel="training rows", ylabel="accuracy on new rows (%)", xticks=sizes)
-right.set(ylim=(100 * constant - 3, 100), title="The same bandwidth for all columns, or one each")
+right.set(ylim=(100 * constant - 3, 100), title="One bandwidth for all columns, or one each")
 for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)
 plt.show()
