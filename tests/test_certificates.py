@@ -18,9 +18,10 @@ from manykernels.certificates import (
     norm,
     penalties,
 )
-from manykernels.families import Products
+from manykernels.families import Gaussians, Products
 from manykernels.losses import LOSSES, get_loss
 from manykernels.problem import nu_of
+from manykernels.solvers import Greedy
 
 vectors = arrays(float, st.integers(1, 6), elements=st.floats(0, 1e3))
 norms = st.floats(1.0, 2.0)
@@ -139,6 +140,16 @@ def test_certify_takes_sample_and_class_weights():
     model = MKLClassifier(class_weight="balanced").fit(X, y, sample_weight=s)
     assert certify(model, X, y, s).primal == pytest.approx(model.objective_, rel=1e-8)
     assert certify(model, X, y).primal != pytest.approx(model.objective_, rel=1e-3)
+
+
+def test_certify_needs_a_list_unless_the_kernel_is_fixed():
+    X = rows()
+    y = X[:, 0] * X[:, 1]
+    fixed = MKLRegressor(Gaussians()).fit(X, y)
+    assert certify(fixed, X, y).primal == pytest.approx(fixed.objective_, rel=1e-8)
+    searched = MKLRegressor(Gaussians(), solver=Greedy(max_kernels=1)).fit(X, y)
+    with pytest.raises(ValueError, match="a continuum, which cannot be listed"):
+        certify(searched, X, y)
 
 
 def test_certify_finds_out_a_model_of_other_targets():

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .combination import Combination
+from .families.base import Enumerable, can
 from .losses import Loss
 from .problem import Scale, nu_of
 
@@ -86,10 +87,17 @@ def penalties(u: np.ndarray, g: np.ndarray, p: float) -> tuple[float, float]:
 
 
 def _over_all(model, rows, sample_weight) -> Combination:
-    """Return the model's combination with every member of its family, those it never met with weight zero."""
+    """Return the model's combination with every member of its family, those it never met with weight zero.
+
+    After two stages the kernel is fixed, and members without weight do not matter.
+    """
     met = model.combination_
-    if len(met) == met.family.size():
+    if len(met) == met.family.size() or model.solver_.p is None:
         return met
+    if not can(met.family, Enumerable):
+        raise ValueError(
+            "the model's kernels form a continuum, which cannot be listed; its certificate cannot be recomputed."
+        )
     members = met.family.members()
     scale = Scale.fit(met.family, rows, model.normalize_, sample_weight)
     weight = dict(zip(met.members, met.weights, strict=True))
@@ -136,7 +144,7 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     g, u = np.zeros(len(forms)), np.zeros(len(forms))
     g[used] = np.maximum(forms[used], 0) / combination.rho[used] ** 2
     u[used] = combination.rho[used] * combination.weights[used] * np.sqrt(np.maximum(forms[used], 0))
-    p = getattr(model.solver_, "p", None)
+    p = model.solver_.p
     if p is None:  # two stages: the kernel is fixed
         penalty = dual_penalty = float(combination.weights @ forms)
     else:
