@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels.families import Finite, Precomputed, Products, search
+from manykernels.families import Finite, Precomputed, Products, monomial_search
 from manykernels.families.base import Direction
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.problem import Scale
@@ -85,11 +85,11 @@ def test_a_stack_of_matrices():
 
 
 def test_wide_tables_are_searched_in_strips_and_chunks(monkeypatch):
-    monkeypatch.setattr(search, "STRIP", 3)
-    monkeypatch.setattr(search, "CHUNK", 40)
-    monkeypatch.setattr(search, "SERIAL", 0)
-    monkeypatch.setattr(search, "BLOCK", 64 * 7)  # and rows in blocks of seven
-    monkeypatch.setattr(search, "KEPT_COLUMNS", 0)
+    monkeypatch.setattr(monomial_search, "STRIP", 3)
+    monkeypatch.setattr(monomial_search, "CHUNK", 40)
+    monkeypatch.setattr(monomial_search, "SERIAL", 0)
+    monkeypatch.setattr(monomial_search, "BLOCK", 64 * 7)  # and rows in blocks of seven
+    monkeypatch.setattr(monomial_search, "KEPT_COLUMNS", 0)
     X = rows(10)
     family = Products(degree=3).resolve(10)
     scale = Scale.fit(family, X, "trace")
@@ -102,7 +102,7 @@ def test_scales_too_many_to_keep_are_computed_again(monkeypatch):
     X, family = rows(6), Products(degree=3).resolve(6)
     scale = Scale.fit(family, X, "trace")
     kept = family.best(X, direction("gradient"), scale, size=9)
-    monkeypatch.setattr(search, "KEPT_SCALES", 0)
+    monkeypatch.setattr(monomial_search, "KEPT_SCALES", 0)
     again = family.best(X, direction("gradient"), scale, size=9)
     assert again.members == kept.members
     assert_array_equal(again.values, kept.values)
@@ -189,7 +189,7 @@ def planted(r, member, n=200, seed=0):
 
 @pytest.mark.parametrize("how", ["trace", "base"])
 def test_a_heuristic_search_finds_what_stands_out(monkeypatch, how):
-    monkeypatch.setattr(search, "EXHAUSTIVE", 0)
+    monkeypatch.setattr(monomial_search, "EXHAUSTIVE", 0)
     X, d = planted(60, (3, 17, 42))
     family = Products(degree=3).resolve(60)
     scale = Scale.fit(family, X, how)
@@ -204,7 +204,7 @@ def test_a_heuristic_search_never_claims_more_than_there_is(monkeypatch):
     X, family = rows(6), Products(degree=3).resolve(6)
     scale = Scale.fit(family, X, "trace")
     truth = family.best(X, direction("gradient"), scale)
-    monkeypatch.setattr(search, "EXHAUSTIVE", 0)
+    monkeypatch.setattr(monomial_search, "EXHAUSTIVE", 0)
     found = family.best(X, direction("gradient"), scale)
     assert 0.8 * truth.values[0] <= found.values[0] <= truth.values[0] * (1 + 1e-12)
 
@@ -214,7 +214,7 @@ def test_products_of_other_kernels_beyond_enumeration(monkeypatch):
     family = Products(degree=3, base=[RBF(s) for s in (0.5, 1.0, 2.0, 4.0)] + [Linear()]).resolve(4)
     scale = Scale.fit(family, X, "trace")
     truth = family.best(X, direction("gradient"), scale, size=1)
-    monkeypatch.setattr(search, "EXHAUSTIVE_GRAMS", 0)
+    monkeypatch.setattr(monomial_search, "EXHAUSTIVE_GRAMS", 0)
     for kind in ("gradient", "dense"):
         found = family.best(X, direction(kind), scale, size=2)
         assert not found.exhaustive and len(found.members) == 2

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 from manykernels import MKLClassifier, MKLRegressor
-from manykernels.families import Finite, Precomputed, Products, search
+from manykernels.families import Finite, Precomputed, Products, monomial_search
 from manykernels.families.base import Best
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
@@ -370,7 +370,7 @@ def test_an_expensive_search_is_repeated_only_when_needed(monkeypatch):
 
 
 def test_a_heuristic_search_gives_a_lower_bound_of_the_gap(monkeypatch):
-    monkeypatch.setattr(search, "EXHAUSTIVE", 0)
+    monkeypatch.setattr(monomial_search, "EXHAUSTIVE", 0)
     r = Greedy(50, tol=1e-3).solve(problem())
     assert r.gap_kind == "lower_bound" and not r.converged
 

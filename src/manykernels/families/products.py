@@ -21,9 +21,10 @@ from .._text import brief
 from ..kernels import Kernel, Linear, as_kernel
 from .bank import Bank, FeatureBank, Sharing, TileBank
 from .base import Family
+from .monomial_search import product_searcher
 from .monomials import monomials, multisets, n_multisets, orderings, power_name
 from .sampling import draw_products, product_sampler, uniform_products
-from .search import CostedSearcher, product_searcher
+from .search import CostedSearcher
 
 #: Largest family that is enumerated; beyond it, sampling and search are the tools.
 MAX_ENUMERATED = 500_000
