@@ -14,8 +14,9 @@ from manykernels.families.base import Best
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
-from manykernels.solvers import Greedy, SimpleMKL, greedy, refits
-from manykernels.solvers.refits import Refitter, feature_sign
+from manykernels.solvers import Greedy, SimpleMKL, greedy_oracle, greedy_steps, least_squares
+from manykernels.solvers.least_squares import feature_sign
+from manykernels.solvers.refits import Refitter
 
 FAMILIES = {
     "monomials": lambda: Products(degree=2),
@@ -279,7 +280,7 @@ def test_signs_end_at_the_optimum():
 def test_least_squares_agree_with_reduced_gradients(monkeypatch):
     pb = problem("squared", C=5.0)
     quick = Greedy(99, tol=1e-7).solve(pb)
-    monkeypatch.setattr(greedy, "refitter_for", Refitter)
+    monkeypatch.setattr(greedy_steps, "refitter_for", Refitter)
     slow = Greedy(99, tol=1e-7).solve(pb)
     assert quick.objective == pytest.approx(slow.objective, rel=1e-6)
     assert_allclose(quick.predictor.scores(pb.X), slow.predictor.scores(pb.X), atol=1e-3)
@@ -288,7 +289,7 @@ def test_least_squares_agree_with_reduced_gradients(monkeypatch):
 def test_columns_made_again_in_blocks_give_the_same(monkeypatch):
     pb = problem("squared")
     kept = Greedy(6).solve(pb)
-    monkeypatch.setattr(refits, "KEPT_COLUMNS", 0)
+    monkeypatch.setattr(least_squares, "KEPT_COLUMNS", 0)
     again = Greedy(6).solve(pb)
     assert again.combination.members == kept.combination.members
     assert_allclose(again.predictor.scores(pb.X), kept.predictor.scores(pb.X), rtol=1e-9)
@@ -362,7 +363,7 @@ def test_a_callback_stops_and_max_iter_warns():
 def test_an_expensive_search_is_repeated_only_when_needed(monkeypatch):
     X, y, terms = interactions(300, 20, 0, noise=0.2)
     plain = MKLRegressor(Products(degree=3), solver=Greedy(), C=1e4).fit(X, y)
-    monkeypatch.setattr(greedy, "LAZY", 0.0)
+    monkeypatch.setattr(greedy_oracle, "LAZY", 0.0)
     lazy = MKLRegressor(Products(degree=3), solver=Greedy(), C=1e4).fit(X, y)
     assert set(lazy.combination_.members) == set(plain.combination_.members) == terms
     assert lazy.trace_.extra["searches"][0] < plain.trace_.extra["searches"][0]

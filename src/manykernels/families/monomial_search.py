@@ -16,7 +16,7 @@ import numpy as np
 from .._blocks import row_blocks
 from .._threads import map_in_threads, n_threads, one_blas_thread
 from .product_search import BEAM, SLACK, GramSearcher, Prefix, ProductSearcher
-from .search import CostedSearcher, Listed, check_direction, is_zero, nothing, ranked
+from .search import CostedSearcher, Listed, check_direction, is_zero, nothing, power_norm, ranked
 
 #: A search of all monomials may cost this many multiply-adds; a core does 10^10 to 5·10^10 in a second.
 EXHAUSTIVE = 4e11
@@ -194,6 +194,22 @@ class MonomialSearcher(ProductSearcher):
         exact = self.values(direction, finalists.members)
         return ranked(finalists.members, exact, size, whole)
 
+    def norm(self, direction, q):
+        """Return the q-norm of the values of all products, from the same table; None where it is too large."""
+        V, signs, whole = self.low_rank(direction)
+        if not (whole and self.exhaustive(V)):
+            return None
+
+        def values(c):
+            scores, at = self._scores(c, V, signs), 0
+            for square in self.chunks[c]:
+                square.once(scores[at : at + square.size])
+                at += square.size
+            return scores
+
+        with one_blas_thread():
+            return power_norm((values(c) for c in range(len(self.chunks))), q)
+
     def _members_at(self, chunk, places) -> list[Prefix | None]:
         """Return the products at some places of a chunk; None for the second of two places."""
         ends = np.cumsum([square.size for square in chunk])
@@ -289,6 +305,14 @@ class _Square:
             wide = self.width - a
             out[at : at + (b - a) * wide].reshape(b - a, wide)[...] += U[a:b] @ Z[a:].T
             at += (b - a) * wide
+
+    def once(self, scores):
+        """Set places to zero where a product stands a second time."""
+        at = 0
+        for a, b in self.strips if self.degree > 1 else ():
+            size = (b - a) * (self.width - a)
+            scores[at : at + size].reshape(b - a, -1)[np.tril_indices(b - a, -1)] = 0.0
+            at += size
 
     def member(self, at: int) -> Prefix | None:
         """Return the product at a place; None where it stands a second time."""

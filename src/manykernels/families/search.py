@@ -7,7 +7,7 @@ about families too large for that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,10 @@ class CostedSearcher(Searcher):
     def values(self, direction: Direction, members: Sequence[Any]) -> np.ndarray:
         """Return <K_z, M>/ρ_z² of members, -inf for those that vanish."""
         raise NotImplementedError
+
+    def norm(self, direction: Direction, q: float) -> float | None:
+        """Return (Σ_z (<K_z, M>/ρ_z²)^q)^(1/q) over all members, M ⪰ 0; None where that is too much."""
+        return None
 
     def nearby(self, direction: Direction, members: Sequence[Any], size: int) -> list[Any]:
         """Return the best of the members that have much in common with those given; none in most families."""
@@ -69,6 +73,20 @@ def ranked(members: Sequence[Any], values: np.ndarray, size: int, exhaustive: bo
     order = np.argsort(-values, kind="stable")[: max(size, 0)]
     order = order[values[order] > -np.inf]
     return Best([members[i] for i in order], values[order], exhaustive)
+
+
+def power_norm(parts: Iterable[np.ndarray], q: float) -> float:
+    """Return ‖v‖_q of the positive entries of a vector that comes in parts, safe for large q."""
+    top, total = 0.0, 0.0
+    for part in parts:
+        part = part[part > 0]
+        high = float(part.max(initial=0.0))
+        if high > top:
+            total *= (top / high) ** q
+            top = high
+        if high > 0:
+            total += float(np.sum((part / top) ** q))
+    return top * total ** (1 / q)
 
 
 # -- families that can be listed -----------------------------------------------------------------------------
@@ -111,15 +129,22 @@ def forms_along(bank: Bank, direction: Direction) -> np.ndarray:
 
 
 class Listed(CostedSearcher):
-    """All members compared one by one, by quadratic forms. Always exhaustive."""
+    """All members compared one by one, by quadratic forms. Always exhaustive.
 
-    def __init__(self, family, X, scale):
+    Parameters
+    ----------
+    family, X, scale :
+        As for every search.
+    p : float
+        The norm over kernels that the scales are for.
+    """
+
+    def __init__(self, family, X, scale, p=1.0):
         super().__init__(family, X, scale)
         self.members = list(family.members())
         self.place = {z: i for i, z in enumerate(self.members)}
         self.bank = family.bank(X, self.members)
-        self.rho_sq = rho_sq_of(scale, self.members)
-        self.cost = 0.0
+        self.rho_sq = rho_sq_of(scale, self.members, p)
 
     def values(self, direction, members):
         """Return the values of some members, from a pass over all."""
@@ -138,7 +163,11 @@ class Listed(CostedSearcher):
         values[[self.place[z] for z in exclude if z in self.place]] = -np.inf
         return ranked(self.members, values, size, True)
 
+    def norm(self, direction, q):
+        """Return the q-norm of the values of all members, vanishing ones left out."""
+        return power_norm([self._all(direction)], q)
 
-def rho_sq_of(scale, members) -> np.ndarray:
+
+def rho_sq_of(scale, members, p: float = 1.0) -> np.ndarray:
     """Return ρ² of members; ones without a scale."""
-    return np.ones(len(members)) if scale is None else scale.rho_sq(members, 1.0)
+    return np.ones(len(members)) if scale is None else scale.rho_sq(members, p)

@@ -214,7 +214,7 @@ class BatchSolver(Solver):
         best: Iterate | None = None
         converged = stopped = False
         try:
-            for iterate in self.iterates(work, check_init(init, work)):
+            for iterate in self.iterates(work, check_init(init, work.alive)):
                 if best is None or iterate.objective <= best.objective:
                     best = iterate
                 converged = iterate.gap <= self.tol * max(iterate.objective, 0.0) + floor
@@ -261,17 +261,17 @@ def generator(random_state: Any) -> np.random.Generator:
         ) from None
 
 
-def check_init(init, work: Workspace) -> np.ndarray | None:
-    """Return `init` as θ, after a check of its shape."""
+def check_init(init, alive: np.ndarray) -> np.ndarray | None:
+    """Return `init` as θ, after a check of its shape; `alive` says which kernels do not vanish."""
     if init is None:
         return None
     try:
         theta = np.asarray(init, dtype=float)
     except (TypeError, ValueError):
         theta = np.empty(0)
-    if theta.shape != (work.n_members,) or not (np.isfinite(theta) & (theta >= 0)).all():
-        raise ValueError(f"init must hold {work.n_members} non-negative weights, one per kernel.")
-    if not theta[work.alive].any():
+    if theta.shape != alive.shape or not (np.isfinite(theta) & (theta >= 0)).all():
+        raise ValueError(f"init must hold {len(alive)} non-negative weights, one per kernel.")
+    if not theta[alive].any():
         raise ValueError("init must give weight to a kernel that does not vanish on the training rows.")
     return theta
 

@@ -1,0 +1,107 @@
+"""What Greedy asks of a family: its best kernels along the gradient, and the dual norm of all g."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..certificates import conjugate_exponent, norm
+from ..families.base import Best, Direction
+from ..families.search import Listed
+from ..problem import Problem, nu_of
+from .refits import Point
+
+#: Candidates that a search returns; the one whose addition gains most is taken.
+CANDIDATES = 32
+#: Maxima that a search of a continuum returns: each is climbed to, and one is as good as the other only by chance.
+MAXIMA = 4
+#: Searches that cost more multiply-adds than this are made only when the last one's candidates are used up.
+LAZY = 2e10
+#: Candidates that are kept from an expensive search.
+POOL = 2000
+#: Families up to this size are compared member by member for p > 1.
+LISTED = 5000
+
+
+class Oracle:
+    """The family's search; an expensive one is repeated only when its candidates are used up.
+
+    Parameters
+    ----------
+    problem : Problem
+    rng : Generator
+    p : float
+        Norm over kernels.
+    """
+
+    def __init__(self, problem: Problem, rng, p: float = 1.0):
+        self.problem, self.rng, self.p = problem, rng, p
+        self.searcher = _searcher(problem, p)
+        self.continuum = math.isinf(problem.family.size())
+        trace = isinstance(problem.scale.how, str) and problem.scale.how == "trace"
+        self.lazy = p == 1 and trace and getattr(self.searcher, "cost", 0.0) > LAZY
+        self.pool: list[Any] = []
+        self.searches = 0
+        self._at: np.ndarray | None = None
+        self._found: Best | None = None
+
+    def __call__(self, point: Point) -> tuple[Best, bool]:
+        """Return the best kernels that are not active, and whether they come from a full search."""
+        direction = Direction.of_gradient(point.A)
+        if self.lazy:
+            found = self._known(direction, point.members, point.level)
+            if found is not None:
+                return found, False
+        return self._search(direction, point.members), True
+
+    def certified(self, point: Point) -> Best:
+        """Return what a full search at this point finds; the last one's answer if it was here."""
+        if self._at is point.A and self._found is not None:
+            return self._found
+        return self._search(Direction.of_gradient(point.A), point.members)
+
+    def dual_norm(self, point: Point, found: Best) -> float:
+        """Return ‖g‖_ν* over the family, or over what has been looked at where the search is not exhaustive."""
+        if self.p == 1:
+            return max(point.level, float(found.values[0]) if len(found.values) else 0.0)
+        q = conjugate_exponent(nu_of(self.p))
+        total = self.searcher.norm(Direction.of_gradient(point.A), q)
+        return norm(np.concatenate([point.g, found.values]), q) if total is None else total
+
+    def _search(self, direction, active) -> Best:
+        self.searches += 1
+        size = POOL if self.lazy else MAXIMA if self.continuum else CANDIDATES
+        # Next to an active member of a continuum may lie a better one, which the gap must know of.
+        exclude = () if self.continuum else active
+        found = self.searcher.best(direction, size=size, exclude=exclude, rng=self.rng)
+        self.pool = found.members if self.lazy else []
+        self._at, self._found = direction.V, found
+        return found
+
+    def _known(self, direction, active, level) -> Best | None:
+        """Return the best of the pool and of what is near the active kernels, if it stands out."""
+        known = set(active)
+        near = self.searcher.nearby(direction, active, CANDIDATES)
+        pool = [z for z in dict.fromkeys([*near, *self.pool]) if z not in known]
+        if not pool:
+            return None
+        values = self.searcher.values(direction, pool)
+        order = np.argsort(-values, kind="stable")[:CANDIDATES]
+        chance = (2 * math.log(self.problem.family.size()) + direction.V.shape[1]) / self.problem.n_rows
+        least = max(
+            level * 1.01, 1.5 * chance * self.problem.n_rows * float(np.vdot(direction.V, direction.V))
+        )
+        order = order[values[order] > least]
+        if not len(order):
+            return None
+        return Best([pool[i] for i in order], values[order], False)
+
+
+def _searcher(problem: Problem, p: float) -> Any:
+    """Return the family's own search; for p > 1 member by member where they are few, or scales depend on p."""
+    family: Any = problem.family
+    if p > 1 and (family.size() <= LISTED or getattr(family, "count", None) == "ordered"):
+        return Listed(family, problem.X, problem.scale, p)
+    return family.searcher(problem.X, problem.scale)
