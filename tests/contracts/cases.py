@@ -13,7 +13,7 @@ from manykernels import kernels as k
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
-from manykernels.solvers import SILP, LpNorm, SimpleMKL, Single, Uniform
+from manykernels.solvers import SILP, Greedy, LpNorm, SimpleMKL, Single, Uniform
 
 N_COLUMNS = 4
 
@@ -137,9 +137,11 @@ SOLVERS: dict[str, Callable[[], Any]] = {
     "lp-2": lambda: LpNorm(p=2.0, tol=1e-6),
     "simple-mkl": lambda: SimpleMKL(tol=1e-6),
     "silp": lambda: SILP(tol=1e-5),
+    "greedy": lambda: Greedy(100, tol=1e-6),
+    "greedy-4/3": lambda: Greedy(100, p=4 / 3, tol=1e-6),
 }
 #: Those that take several iterations.
-ITERATIVE = ["lp-1.1", "lp-4/3", "simple-mkl", "silp"]
+ITERATIVE = ["lp-1.1", "lp-4/3", "simple-mkl", "silp", "greedy", "greedy-4/3"]
 
 #: Losses with a number of outputs.
 OUTPUTS = [

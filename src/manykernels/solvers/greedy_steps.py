@@ -165,23 +165,21 @@ class Corrective(Run):
         self._score(point)
         while True:
             found, _ = self.oracle(point)
-            if len(point) or not found.members:
+            useful = self._useful(point, found)
+            if len(point) or not useful:
                 self.best = point
                 if self.record(point, found):
                     return
             if self.refitter.exact(point):
                 self.ending = "exact_fit"
                 return
-            if not self._useful(point, found):
-                self.ending = "no_progress"
-                return
-            if len(point) >= self.limits.kernels:
+            if useful and len(point) >= self.limits.kernels:
                 self.ending = "max_kernels"
                 self._swap(point)
                 return
-            moved = self._enter(point, found, self.limits.kernels)
+            moved = self._enter(point, found, self.limits.kernels) if useful else None
             if moved is None:
-                self.ending = "no_progress"
+                self.best, self.ending = point, "no_progress"
                 return
             point = moved
             if self._enough(point):
@@ -209,6 +207,7 @@ class Corrective(Run):
     def _useful(self, point: Point, found: Best) -> list[Any]:
         """Return what was found and can lower the objective: for p = 1 above the level of the active kernels."""
         level = point.level * (1 + 1e-9) if self.solver.p == 1 else 0.0
+        level += 2 * self.floor / self.lam  # what the gap would call rounding
         known = set(point.members)
         pairs = zip(found.members, found.values, strict=True)
         return [z for z, value in pairs if value > level and z not in known]
@@ -335,7 +334,7 @@ class Stepwise(Run):
         while True:
             point, value = self._point(fit), self._value(fit)
             found, _ = self.oracle(point)  # line 7
-            if len(point) or not found.members:
+            if len(point) or not len(found.values) or self.lam / 2 * found.values[0] <= self.floor:
                 self.values.append(value)
                 if self.best is None or point.objective <= self.best.objective:
                     self.best = point

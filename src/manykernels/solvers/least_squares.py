@@ -15,6 +15,8 @@ from .refits import Point, Refitter
 
 #: Columns of explicit features are kept up to this many entries, otherwise made again block by block.
 KEPT_COLUMNS = 2**22
+#: Entries of a block of rows: larger ones leave the cache, and leave holes in the heap behind.
+BLOCK = 2**18
 
 
 def refitter_for(problem: Problem, tol: float, p: float = 1.0, gram_of=None) -> Refitter:
@@ -54,7 +56,7 @@ class LeastSquares(Refitter):
         """Yield scaled columns, the constant first, in blocks of rows."""
         X, n = self.problem.X, self.problem.n_rows
         members, root = [self.known[i] for i in places], np.sqrt(self.rho_sq[places])
-        for rows in row_blocks(n, len(places) + X.shape[1], 2**20):
+        for rows in row_blocks(n, len(places) + X.shape[1], BLOCK):
             part = np.ones((len(range(*rows.indices(n))), len(places) + 1))
             if self._columns is not None:
                 part[:, 1:] = self._columns[rows][:, places]
@@ -78,7 +80,7 @@ class LeastSquares(Refitter):
                 self._columns = None
             else:
                 if k + m > self._columns.shape[1]:
-                    wider = np.empty((n, 2 * (k + m)), order="F")
+                    wider = np.empty((n, min(2 * (k + m), KEPT_COLUMNS // n)), order="F")
                     wider[:, :k] = self._columns[:, :k]
                     self._columns = wider
                 fresh = self.family.features(self.problem.X, new) / np.sqrt(rho_sq)
@@ -192,7 +194,7 @@ class LeastSquares(Refitter):
         m = len(candidates)
         across, own, pull = np.zeros((len(at), m)), np.zeros(m), np.zeros(m)
         for rows, part in self._blocks(places):
-            for some in row_blocks(part.shape[0], m + X.shape[1], 2**21):
+            for some in row_blocks(part.shape[0], m + X.shape[1], BLOCK):
                 here = np.arange(n)[rows][some]
                 phi = self.family.features(X[here], candidates)
                 weighted = phi * self.s[here, None]
