@@ -70,7 +70,7 @@ def test_targets_without_direction_stop_at_once(solver, family):
     X, _ = rows()
     model = MKLRegressor(FAMILIES[family](), solver=SOLVERS[solver](), random_state=0)
     if solver == "alignment":  # there is nothing to be aligned with
-        with pytest.raises(ValueError, match="no kernel can be aligned with y"):
+        with pytest.raises(ValueError, match="y is constant, so that no kernel can be aligned"):
             model.fit(X, np.full(40, 2.0))
         return
     model.fit(X, np.full(40, 2.0))
