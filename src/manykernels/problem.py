@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ._text import brief
 from .families.base import Family, Members
+from .features import generator_of
 
 if TYPE_CHECKING:
     from .combination import Combination
     from .losses import Loss
     from .predictors import Predictor
 
+#: Stands for a kernel's number where the order of rows is drawn.
+ROW_ORDER = 2**32 - 1
 GAP_KINDS = ("exact", "estimate", "lower_bound", "none")
 
 
@@ -155,7 +158,7 @@ class Problem:
         """Number of outputs c."""
         return self.Y.shape[1]
 
-    def rows(self, part: slice) -> Problem:
+    def rows(self, part: slice | np.ndarray) -> Problem:
         """Return the same problem on some of the rows; the scale stays."""
         assert self.sample_weight is not None
         return replace(self, X=self.X[part], Y=self.Y[part], sample_weight=self.sample_weight[part])
@@ -164,6 +167,64 @@ class Problem:
         """Yield the problem in batches of rows, in order."""
         for first in range(0, self.n_rows, size):
             yield self.rows(slice(first, first + size))
+
+
+class Stream(Protocol):
+    """A source of batches of rows that can be read again, once per epoch.
+
+    A stream whose order changes from epoch to epoch has, besides, a method ``epoch(number)`` that returns the batches
+    of that epoch, so that a resumed run sees the rows in the same order.
+
+    Attributes
+    ----------
+    first : Problem
+        A sample of rows, with everything that defines the objective.
+    n_rows : int or None
+        Rows of an epoch, where known.
+    """
+
+    @property
+    def first(self) -> Problem: ...
+    @property
+    def n_rows(self) -> int | None: ...
+
+    def __iter__(self) -> Iterator[Problem]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryStream:
+    """The rows of a problem as a stream.
+
+    Attributes
+    ----------
+    first : Problem
+        All rows.
+    size : int
+        Rows of a batch.
+    seed : int or None
+        What the rows' order is drawn from, anew for every epoch; None leaves them in order.
+    """
+
+    first: Problem
+    size: int
+    seed: int | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows."""
+        return self.first.n_rows
+
+    def __iter__(self) -> Iterator[Problem]:
+        return self.epoch(0)
+
+    def epoch(self, number: int) -> Iterator[Problem]:
+        """Yield the batches of an epoch; only one batch is copied at a time."""
+        if self.seed is None:
+            yield from self.first.batches(self.size)
+            return
+        order = generator_of(self.seed, ROW_ORDER, number).permutation(self.n_rows)
+        for first in range(0, self.n_rows, self.size):
+            yield self.first.rows(order[first : first + self.size])
 
 
 @dataclass(frozen=True)

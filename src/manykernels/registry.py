@@ -24,6 +24,7 @@ from .solvers import (
     SimpleMKL,
     Single,
     Solver,
+    TriplyStochastic,
     Uniform,
 )
 from .solvers.uniform import LISTED
@@ -48,6 +49,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "greedy": Greedy,
     "alignment": Alignment,
     "greedy_alignment": GreedyAlignment,
+    "triply_stochastic": TriplyStochastic,
 }
 #: More rows than this make Gram matrices of 3 GiB and more.
 GRAM_ROWS = 20_000

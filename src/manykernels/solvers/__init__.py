@@ -8,6 +8,7 @@ from .lp_norm import LpNorm
 from .mirror_descent import MirrorDescent
 from .silp import SILP
 from .simple_mkl import SimpleMKL
+from .triply_stochastic import TriplyStochastic
 from .uniform import Single, Uniform
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Solver",
     "Step",
     "StreamingSolver",
+    "TriplyStochastic",
     "TwoStageSolver",
     "Uniform",
 ]

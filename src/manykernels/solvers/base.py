@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import numbers
 import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,33 +18,15 @@ from .._text import brief
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
 from ..losses import Loss
-from ..problem import Problem, Result, Trace
+from ..problem import MemoryStream, Problem, Result, Stream, Trace
+from .log import Log, OnIteration, Progress
+from .log import Step as Step
+from .log import logger as logger
+from .stream_run import StreamRun
 from .workspace import Iterate, Workspace
-
-logger = logging.getLogger("manykernels")
 
 #: Gaps below this share of the objective at f = 0 are rounding, not progress.
 ROUNDING = 1e-12
-
-OnIteration = Callable[["Step"], Any]
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a callback sees after every iteration; returning True from it stops the fit.
-
-    Attributes
-    ----------
-    iteration : int
-    objective, gap, seconds : float
-    n_kernels : int
-    """
-
-    iteration: int
-    objective: float
-    gap: float
-    seconds: float
-    n_kernels: int
 
 
 class Solver(BaseEstimator):
@@ -156,10 +137,13 @@ class StreamingSolver(Solver):
     """A solver that sees the rows in batches.
 
     The state is a dict of arrays: it is also the checkpoint. A batch is a
-    :class:`~manykernels.problem.Problem` that shares everything but the rows with the first.
+    :class:`~manykernels.problem.Problem` that shares everything but the rows with the first. Subclasses implement
+    ``start``, ``update`` and ``finish``; ``update`` must leave the state it was given as it is, so that a batch that
+    is refused, or Ctrl-C, loses nothing. The other methods are hooks of the loop over a stream.
     """
 
     batch_size: int = 1024
+    epochs: int = 1
 
     @abstractmethod
     def start(self, problem: Problem) -> dict[str, np.ndarray]:
@@ -173,12 +157,66 @@ class StreamingSolver(Solver):
     def finish(self, state: dict[str, np.ndarray], problem: Problem) -> Result:
         """Turn the state into a result; the state can go on afterwards."""
 
+    def expect(self, state: dict[str, np.ndarray], n_rows: int) -> dict[str, np.ndarray]:
+        """Take notice of how many rows an epoch has, where that is known from the start."""
+        return state
+
+    def end_epoch(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Take notice of the end of an epoch."""
+        return state
+
+    def progress(self, state: dict[str, np.ndarray], problem: Problem) -> Progress:
+        """Return what is known at the end of an epoch without another look at the rows."""
+        return Progress(np.nan, np.nan, 0)
+
+    def memory_stream(self, problem: Problem) -> Stream:
+        """Return the rows of a problem as a stream, here in their order."""
+        return MemoryStream(problem, self.batch_size)
+
     def solve(self, problem, init=None, on_iteration=None):
-        """Stream over the rows once."""
-        state = self.start(problem)
-        for batch in problem.batches(self.batch_size):
-            state = self.update(state, batch)
-        return self.finish(state, problem)
+        """Stream over the rows."""
+        return self.solve_stream(self.memory_stream(problem), on_iteration=on_iteration)
+
+    def solve_stream(
+        self,
+        stream: Stream,
+        *,
+        resume: dict[str, np.ndarray] | None = None,
+        save: Callable[[dict[str, np.ndarray]], Any] | None = None,
+        on_iteration: OnIteration | None = None,
+    ) -> Result:
+        """Run over the batches of a stream, `epochs` times.
+
+        Parameters
+        ----------
+        stream : Stream
+            Iterable as often as there are epochs.
+        resume : dict of arrays, optional
+            What `save` was given in an earlier run over the same stream; this run ends bit-identical to one that
+            was never interrupted.
+        save : callable, optional
+            Called with the checkpoint, a dict of arrays, between batches, at most once in `SAVE_EVERY` seconds, and at
+            the end.
+        on_iteration : callable, optional
+            Called with a :class:`Step` after every epoch; a true return value stops.
+        """
+        self.check_params()
+        run = StreamRun(self, stream, save, Log(on_iteration, time.perf_counter()))
+        run.resume(resume) if resume is not None else run.start()
+        try:
+            run.go()
+        except KeyboardInterrupt:
+            if run.epoch == run.done == 0:
+                raise
+            warnings.warn(
+                f"Interrupted in epoch {run.epoch + 1}, after {run.done} of its batches; what was learned so far is "
+                "kept.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        run.keep()
+        result = self.finish(run.state, stream.first)
+        return replace(result, trace=run.log.trace(), n_iter=len(run.log))
 
 
 class BatchSolver(Solver):
@@ -291,36 +329,3 @@ def result_of(work: Workspace, iterate: Iterate, trace: Trace, *, n_iter: int, c
         dual_coef=iterate.A,
         intercept=iterate.intercept,
     )
-
-
-class Log:
-    """Collects the trace and calls back."""
-
-    def __init__(self, on_iteration: OnIteration | None, started: float):
-        self.on_iteration = on_iteration
-        self.started = started
-        self.steps: list[Step] = []
-
-    def __len__(self):
-        return len(self.steps)
-
-    def add(self, iterate: Iterate) -> bool:
-        """Record an iterate; whether to stop."""
-        seconds = time.perf_counter() - self.started
-        kernels = int(np.count_nonzero(iterate.theta))
-        return self(Step(len(self.steps) + 1, iterate.objective, iterate.gap, seconds, kernels))
-
-    def __call__(self, step: Step) -> bool:
-        self.steps.append(step)
-        logger.debug("%s", step)
-        return bool(self.on_iteration and self.on_iteration(step))
-
-    def trace(self, **extra: tuple) -> Trace:
-        """Return the steps as columns."""
-        return Trace(
-            tuple(s.objective for s in self.steps),
-            tuple(s.gap for s in self.steps),
-            tuple(s.seconds for s in self.steps),
-            tuple(s.n_kernels for s in self.steps),
-            extra,
-        )

@@ -1,0 +1,154 @@
+"""The state of :class:`TriplyStochastic`: coefficients of blocks of random features, and what steps need to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from ..certificates import norm
+
+#: Fields that are lists of blocks.
+LISTS = ("owner", "V", "mean")
+
+
+@dataclass
+class FeatureState:
+    """Coefficients and counts; as a dict of arrays it is also the checkpoint.
+
+    Attributes
+    ----------
+    seed : int
+        Of all draws: features, and kernels by the number of the step.
+    n_columns : int
+    rho_sq : (m,) array
+    intercept, mean_intercept, targets : (c,) arrays
+        b, its average, and the sum of s_t y_t over all rows.
+    top, trace : (m,) arrays
+        The largest eigenvalue of K_i/n and the mean diagonal, averaged over the batches.
+    step, rows, epoch_rows, n_rows : int
+        Steps taken; rows seen in all, in this epoch, and in a whole one (0: not known).
+    weight : float
+        Sum of s_t over all rows.
+    batch_loss, epoch_loss : float
+        Sum over this epoch of the loss of each batch before its step; mean of the same over the last epoch.
+    zero_loss : float
+        Sum over all rows of the loss of f = 0.
+    damping : float
+        What the step is multiplied with after explosions.
+    scale : float
+        The coefficients of block b are ``scale · V[b]``: shrinking all of them is one product.
+    owner : list of int
+        The kernel of every block, in the order of drawing.
+    V, mean : lists of (width, c) arrays
+        Coefficients before `scale`, and the average of the coefficients, block by block.
+    """
+
+    seed: int
+    n_columns: int
+    rho_sq: np.ndarray
+    intercept: np.ndarray
+    mean_intercept: np.ndarray
+    targets: np.ndarray
+    top: np.ndarray
+    trace: np.ndarray
+    step: int = 0
+    rows: int = 0
+    epoch_rows: int = 0
+    n_rows: int = 0
+    weight: float = 0.0
+    batch_loss: float = 0.0
+    epoch_loss: float = np.nan
+    zero_loss: float = 0.0
+    damping: float = 1.0
+    scale: float = 1.0
+    owner: list[int] = field(default_factory=list)
+    V: list[np.ndarray] = field(default_factory=list)
+    mean: list[np.ndarray] = field(default_factory=list)
+
+    @classmethod
+    def new(cls, seed: int, n_columns: int, n_outputs: int, rho_sq: np.ndarray) -> FeatureState:
+        """Return the state before any row."""
+        outputs = (np.zeros(n_outputs) for _ in range(3))
+        return cls(seed, n_columns, rho_sq, *outputs, np.zeros(len(rho_sq)), np.zeros(len(rho_sq)))
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> FeatureState:
+        """Return a copy that can be changed without changing `arrays`."""
+        edges = np.cumsum(arrays["widths"])[:-1]
+        values: dict[str, Any] = {"owner": arrays["owner"].tolist()}
+        for name in ("V", "mean"):
+            values[name] = [v.copy() for v in np.split(arrays[name], edges)] if values["owner"] else []
+        for f in fields(cls):
+            if f.name not in values:
+                value = arrays[f.name]
+                values[f.name] = value.copy() if f.type == "np.ndarray" else value[0].item()
+        return cls(**values)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the checkpoint."""
+        arrays = {f.name: np.atleast_1d(getattr(self, f.name)) for f in fields(self) if f.name not in LISTS}
+        empty = np.zeros((0, len(self.intercept)))
+        return {
+            **arrays,
+            "owner": np.array(self.owner, dtype=np.int64),
+            "widths": np.array([len(v) for v in self.V], dtype=np.int64),
+            "V": np.concatenate([empty, *self.V]),
+            "mean": np.concatenate([empty, *self.mean]),
+        }
+
+    @property
+    def alive(self) -> np.ndarray:
+        """The kernels that do not vanish on the training rows."""
+        return np.flatnonzero(self.rho_sq > 0)
+
+    def blocks_of(self, kernel: int) -> list[int]:
+        """Return the blocks of a kernel, in the order of drawing."""
+        return [b for b, i in enumerate(self.owner) if i == kernel]
+
+    def append(self, kernel: int, width: int) -> int:
+        """Add a block without coefficients yet, and return its number."""
+        self.owner.append(kernel)
+        for blocks in (self.V, self.mean):
+            blocks.append(np.zeros((width, len(self.intercept))))
+        return len(self.owner) - 1
+
+    def shrink(self, factor: float) -> None:
+        """Multiply all coefficients."""
+        self.scale *= factor
+        if abs(self.scale) < 1e-100:  # also zero, at i = θν of the paper's steps
+            for v in self.V:
+                v *= self.scale
+            self.scale = 1.0
+
+    def lam(self, C: float) -> float:
+        """Return λ = 1/(C n), with the rows seen so far for n while an epoch's are not known."""
+        return 1.0 / (C * max(1, self.n_rows or self.rows))
+
+    def norms(self, *, averaged: bool) -> np.ndarray:
+        """Return u_i = ρ_i‖w_i‖ with ‖w_i‖² = (blocks of i) · Σ (coefficients)².
+
+        A block alone is an estimate of the kernel, so that f_i = Σ_b Z_b W_b has the features Z_b/√B of the kernel with
+        coefficients √B W_b; in features, not blocks, that is (features drawn) · Σ α².
+        """
+        squares = np.zeros(len(self.rho_sq))
+        counts = np.zeros(len(self.rho_sq))
+        for i, v in zip(self.owner, self.mean if averaged else self.V, strict=True):
+            squares[i] += np.vdot(v, v)
+            counts[i] += 1
+        scale = 1.0 if averaged else abs(self.scale)
+        return scale * np.sqrt(self.rho_sq * counts * squares)
+
+    def coefficients(self, *, averaged: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return how many blocks each kernel has, and their coefficients, kernel by kernel."""
+        order = [b for i in range(len(self.rho_sq)) for b in self.blocks_of(i)]
+        parts = [self.mean[b] if averaged else self.scale * self.V[b] for b in order]
+        W = np.concatenate([np.zeros((0, len(self.intercept))), *parts])
+        return np.bincount(self.owner, minlength=len(self.rho_sq)), W
+
+
+def closed_form(u: np.ndarray, p: float) -> np.ndarray:
+    """Return θ_i = u_i^(2-p) / (Σ_j u_j^p)^((2-p)/p)."""
+    total = norm(u, p)
+    return (u / total) ** (2 - p)

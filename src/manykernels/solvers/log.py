@@ -1,0 +1,78 @@
+"""What iterative solvers report while they work: steps, a callback, and the trace in the end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..problem import Trace
+from .workspace import Iterate
+
+logger = logging.getLogger("manykernels")
+
+OnIteration = Callable[["Step"], Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a callback sees after every iteration; returning True from it stops the fit.
+
+    Attributes
+    ----------
+    iteration : int
+    objective, gap, seconds : float
+    n_kernels : int
+    """
+
+    iteration: int
+    objective: float
+    gap: float
+    seconds: float
+    n_kernels: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a streaming solver knows of its state: an objective, a gap (NaN if unknown), kernels with weight."""
+
+    objective: float
+    gap: float
+    n_kernels: int
+
+
+class Log:
+    """Collects the trace and calls back."""
+
+    def __init__(self, on_iteration: OnIteration | None, started: float):
+        self.on_iteration = on_iteration
+        self.started = started
+        self.steps: list[Step] = []
+
+    def __len__(self):
+        return len(self.steps)
+
+    def add(self, iterate: Iterate) -> bool:
+        """Record an iterate; whether to stop."""
+        seconds = time.perf_counter() - self.started
+        kernels = int(np.count_nonzero(iterate.theta))
+        return self(Step(len(self.steps) + 1, iterate.objective, iterate.gap, seconds, kernels))
+
+    def __call__(self, step: Step) -> bool:
+        self.steps.append(step)
+        logger.debug("%s", step)
+        return bool(self.on_iteration and self.on_iteration(step))
+
+    def trace(self, **extra: tuple) -> Trace:
+        """Return the steps as columns."""
+        return Trace(
+            tuple(s.objective for s in self.steps),
+            tuple(s.gap for s in self.steps),
+            tuple(s.seconds for s in self.steps),
+            tuple(s.n_kernels for s in self.steps),
+            extra,
+        )

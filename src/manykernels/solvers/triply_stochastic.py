@@ -1,0 +1,287 @@
+"""Triply stochastic gradients: random rows, random kernels, random features."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from .._text import brief
+from .._threads import one_blas_thread
+from ..certificates import mean_loss, norm
+from ..combination import Combination
+from ..families.base import Enumerable, HasRandomFeatures
+from ..predictors import RandomFeature
+from ..problem import MemoryStream, Problem, Result, Trace
+from .base import StreamingSolver, generator
+from .feature_state import FeatureState, closed_form
+from .feature_steps import Steps, best_constant, dense
+from .log import Progress
+
+#: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
+CHUNK = 16384
+#: Most rows on which a result is judged, and rows that are enough for a warning.
+JUDGED, ENOUGH = 8192, 256
+
+
+class TriplyStochastic(StreamingSolver):
+    """Stochastic gradient steps on random rows, random kernels and random features, 1 < p < 2.
+
+    minimise (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²], λ = 1/(C n),
+
+    over random features of the kernels: `n_features` of each, in blocks that are regenerated and never stored.
+
+    A step takes `batch_size` rows, draws `kernels_per_step` kernels, shrinks all coefficients by 1 - γλ and moves the
+    drawn kernels' against their gradient by γ/(ψ_i ρ_i²), where 1/ψ_i = θ_i = u_i^(2-p) / (Σ_j u_j^p)^((2-p)/p) is the
+    closed form of the kernel's weight for the norms u_i = ρ_i‖w_i‖ reached so far. Scores need the features of all
+    kernels, the gradient those of the drawn ones only: O(rows · d · m · n_features) an epoch, in tiles of rows on all
+    cores; memory does not depend on the number of rows.
+
+    Parameters
+    ----------
+    p : float
+        Norm over kernels, 1 < p < 2.
+    n_features : int
+        Most features of a kernel; features that are exact, as a linear kernel's, are taken as they are.
+    block : int
+        Features drawn at once, an even number.
+    batch_size : int
+        Rows of a step. Larger batches that arrive by ``partial_fit`` are split, smaller ones make smaller steps.
+    epochs : int
+        Passes of ``fit`` over the rows.
+    kernels_per_step : int or "all"
+        Kernels drawn in a step.
+    learn_weights : bool
+        False keeps ψ = 1: the plain sum of kernels, p = 2. With ``kernels_per_step="all"`` that is the doubly
+        stochastic method, Alg. 1–2.
+    faithful : bool
+        Whether to follow Alg. 3 to the letter, see the notes.
+    step : float
+        The step size γ: a multiple of the largest one that is safe, in (0, 2). With `faithful`, γ_i = step/(λ i), and
+        Theorem 5.1 wants `step` in (1, 2) or a positive integer.
+    random_state : int, RandomState, Generator or None
+
+    Notes
+    -----
+    Takes families that can be listed and have random features; losses logistic (the default for two classes), softmax
+    (for more), hinge, squared hinge, max-hinge and squared. There is no certificate: ``gap_kind_`` is ``"none"``. While
+    the number of rows is not known, in ``partial_fit`` and in the first epoch of a stream without a length, n is the
+    number of rows seen so far. ``objective_`` is P at the result, with the mean loss over at most 8192 rows; the trace
+    has the mean loss of every batch before its own step instead, once per epoch.
+
+    Where it departs from the paper:
+
+    - ψ_i is at most 20 (the constant of assumption A4), and 1 until every kernel has been drawn: a kernel of norm 0 has
+      ψ = ∞ and would never start. A kernel with an optimal θ_i below 1/20 is therefore shrunk less than it should be.
+    - ‖f_i‖² is estimated by the number of features drawn times the sum of squares of their coefficients.
+    - the intercept is a constant kernel of weight 1, drawn in every step.
+
+    and unless `faithful`:
+
+    - η is multiplied by m/kernels_per_step. Alg. 3 moves one kernel but shrinks all, so that its fixed point has the
+      regularisation mλ: the objective at C/m.
+    - kernels are drawn in random order, not independently: each once in m/kernels_per_step steps.
+    - a step moves all features drawn so far, not the new ones alone, which has the same mean and less variance; when a
+      kernel has `n_features` no new ones are drawn. The coefficients then converge to the optimum over these features.
+    - γ starts at what is stable for the loss and the kernels' largest eigenvalues on the rows and falls to 1.5/(λ i) in
+      the end, where θ/i starts at θ = 1/λ, 10⁶ or more on large data. It is halved when the loss explodes.
+    - the result is an average of the iterates, weighted towards the last.
+
+    References
+    ----------
+    Li, Gu, Ao, Wang, Ling (2017), *Triply Stochastic Gradients on Multiple Kernel Learning*, Alg. 1–4, Theorem 5.1.
+    Li and Póczos (2016), *Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods*.
+    """
+
+    requires = (Enumerable, HasRandomFeatures)
+    losses = ("logistic", "softmax", "hinge", "squared_hinge", "max_hinge", "squared")
+
+    def __init__(
+        self,
+        p=4 / 3,
+        n_features=1024,
+        block=512,
+        batch_size=128,
+        epochs=10,
+        kernels_per_step=1,
+        learn_weights=True,
+        faithful=False,
+        step=1.0,
+        random_state=None,
+    ):
+        self.p = p
+        self.n_features = n_features
+        self.block = block
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.kernels_per_step = kernels_per_step
+        self.learn_weights = learn_weights
+        self.faithful = faithful
+        self.step = step
+        self.random_state = random_state
+
+    def default_loss(self, n_classes):
+        """Return squared, logistic or softmax."""
+        if n_classes is None:
+            return "squared"
+        return "logistic" if n_classes <= 2 else "softmax"
+
+    def check_params(self):
+        """Check all parameters."""
+        if not (isinstance(self.p, numbers.Real) and 1 < self.p < 2):
+            raise ValueError(
+                f"p of TriplyStochastic is {self.p!r}; it must lie in (1, 2). For p = 2 pass learn_weights=False."
+            )
+        for name in ("n_features", "block", "batch_size", "epochs"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or value < 1:
+                raise ValueError(f"{name} of {brief(self)} must be a whole number of at least 1.")
+        if self.block % 2 or self.block > self.n_features:
+            raise ValueError(f"block of {brief(self)} must be even and at most n_features.")
+        k = self.kernels_per_step
+        if k != "all" and (not isinstance(k, numbers.Integral) or k < 1):
+            raise ValueError(
+                f"kernels_per_step of {brief(self)} must be a whole number of at least 1, or 'all'."
+            )
+        self._check_step()
+
+    def _check_step(self):
+        step = self.step
+        if not isinstance(step, numbers.Real) or isinstance(step, bool):
+            raise ValueError(f"step of TriplyStochastic is {brief(step)}; it must be a number.")
+        if self.faithful and not (1 < step < 2 or (step >= 1 and step == math.floor(step))):
+            raise ValueError(
+                f"step of TriplyStochastic is {step!r}; with faithful=True it must lie in (1, 2) or be a positive "
+                "integer, as Theorem 5.1 demands."
+            )
+        if not self.faithful and not 0 < step < 2:
+            raise ValueError(
+                f"step of TriplyStochastic is {step!r}; it must lie in (0, 2): larger steps diverge."
+            )
+
+    # -- the stream ----------------------------------------------------------------------------------------
+
+    def memory_stream(self, problem):
+        """Return the rows in another random order in every epoch."""
+        size = max(1, CHUNK // self.batch_size) * self.batch_size
+        return MemoryStream(problem, size, seed_of(self.random_state))
+
+    def start(self, problem):
+        """Return the state before any row."""
+        self.check_params()
+        family: Any = problem.family
+        members = family.members()
+        rho_sq = problem.scale.rho_sq(members, self.p if self.learn_weights else 2.0)
+        maps = family.random_features(members, problem.X.shape[1], 0, self.block)
+        for member, feature_map in zip(members, maps, strict=True):
+            if feature_map.sparse:
+                raise ValueError(
+                    f"kernels: {family.label(member)} has sparse random features, which TriplyStochastic does not "
+                    "take; use Blockwise, or kernels with dense ones such as RBF."
+                )
+        if not (rho_sq > 0).any():
+            raise ValueError(
+                "kernels: every kernel vanishes on the training rows; check that X is not all zeros."
+            )
+        state = FeatureState.new(seed_of(self.random_state), problem.X.shape[1], problem.n_outputs, rho_sq)
+        return state.to_arrays()
+
+    def expect(self, state, n_rows):
+        """Fix n of the objective."""
+        return {**state, "n_rows": np.array([n_rows])}
+
+    def end_epoch(self, state):
+        """Keep the mean loss of the epoch's batches for the trace; n is known from now on."""
+        after = FeatureState.from_arrays(state)
+        after.epoch_loss = after.batch_loss / after.epoch_rows
+        after.n_rows = after.n_rows or after.epoch_rows
+        after.batch_loss, after.epoch_rows = 0.0, 0
+        return after.to_arrays()
+
+    def update(self, state, batch):
+        """Take the steps of a batch, one for every `batch_size` rows."""
+        after = FeatureState.from_arrays(state)
+        _check_rows(batch.X, after.n_columns)
+        with one_blas_thread():
+            Steps(self, after, batch).run()
+        return after.to_arrays()
+
+    def progress(self, state, problem):
+        """Return the mean loss of the last epoch's batches, each before its step, plus the penalty now."""
+        now = FeatureState.from_arrays(state)
+        objective = now.epoch_loss + self._penalty(now, problem)
+        return Progress(objective, math.nan, int(np.count_nonzero(now.norms(averaged=not self.faithful))))
+
+    def finish(self, state, problem):
+        """Turn the averaged coefficients into a predictor, and compare it with the best constant."""
+        now = FeatureState.from_arrays(state)
+        u = now.norms(averaged=not self.faithful)
+        weights = np.divide(self._theta(now, u), now.rho_sq, out=np.zeros(len(u)), where=now.rho_sq > 0)
+        combination = Combination(
+            problem.family, problem.family.members(), weights, np.sqrt(now.rho_sq), norms=u
+        )
+        blocks, W = now.coefficients(averaged=not self.faithful)
+        intercept = now.intercept if self.faithful else now.mean_intercept
+        origin = (np.array([v]) for v in (now.n_columns, now.seed, self.block))
+        predictor = RandomFeature(combination, *origin, blocks, W, intercept)
+        objective = self._judge(now, predictor, problem) + self._penalty(now, problem)
+        return Result(
+            predictor=predictor,
+            combination=combination,
+            objective=objective,
+            gap=math.nan,
+            gap_kind="none",
+            n_iter=now.step,
+            converged=False,
+            trace=Trace((objective,), (math.nan,), (math.nan,), (int(np.count_nonzero(u)),)),
+            dual_coef=None,
+            intercept=intercept,
+        )
+
+    def _theta(self, state: FeatureState, u: np.ndarray) -> np.ndarray:
+        alive = (state.rho_sq > 0).astype(float)
+        if not self.learn_weights:
+            return alive
+        return closed_form(u if u.any() else alive, self.p)
+
+    def _penalty(self, state: FeatureState, problem: Problem) -> float:
+        """Return (λ/2) (‖u‖_p² + ‖b‖²)."""
+        averaged = not self.faithful
+        b = state.mean_intercept if averaged else state.intercept
+        total = norm(state.norms(averaged=averaged), self.p if self.learn_weights else 2.0)
+        return state.lam(problem.C) / 2 * (total**2 + float(b @ b))
+
+    def _judge(self, state: FeatureState, predictor, problem: Problem) -> float:
+        """Return the mean loss on at most JUDGED rows; warn if the best constant over all rows is as good there."""
+        some = problem.rows(np.unique(np.linspace(0, problem.n_rows - 1, JUDGED).astype(int)))
+        loss = mean_loss(some.loss, some.Y, predictor.scores(dense(some.X)), some.sample_weight)
+        b = best_constant(some.loss, state.targets / max(state.weight, 1e-300))
+        constant = mean_loss(some.loss, some.Y, np.tile(b, (some.n_rows, 1)), some.sample_weight)
+        enough = some.n_rows >= min(ENOUGH, state.rows)  # a small batch out of many rows proves nothing
+        if enough and state.weight > 0 and not loss < constant:
+            warnings.warn(
+                f"TriplyStochastic has a mean loss of {loss:.4g}, no better than the {constant:.4g} of the best "
+                "constant; raise epochs, or lower step or C.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return loss
+
+
+def _check_rows(X, n_columns: int) -> None:
+    """Refuse rows that would spoil the state."""
+    if X.shape[1] != n_columns:
+        raise ValueError(f"X has {X.shape[1]} columns, but the first batch had {n_columns}.")
+    values = X.data if sp.issparse(X) else X
+    if not np.isfinite(values).all():
+        raise ValueError("X holds NaN or infinity; fill in or drop these rows.")
+
+
+def seed_of(random_state) -> int:
+    """Return a seed for counter-based generators; the same for the same whole number."""
+    return int(generator(random_state).integers(2**62))
