@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .predictors import Predictor
 
 #: Stands for a kernel's number where the order of rows is drawn.
-ROW_ORDER = 2**32 - 1
+ROW_ORDER = 2**31 - 1
 GAP_KINDS = ("exact", "estimate", "lower_bound", "none")
 
 

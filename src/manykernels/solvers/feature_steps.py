@@ -16,11 +16,11 @@ from .feature_state import FeatureState, closed_form
 #: The constant of assumption A4: while it learns, no kernel's θ is below 1/20.
 PSI_CAP = 20.0
 #: Stands for a kernel's number where kernels are drawn.
-DRAWS = 2**32 - 2
+DRAWS = 2**31 - 2
 #: Rows of a tile, so that the features of a block stay in the cache.
 TILE = 64
 #: Rows on which the kernels' largest eigenvalues are computed.
-SAMPLE = 256
+SAMPLE = 128
 #: Bounds of the losses' second derivatives; for those that have none, of the first. Softmax's bound is 1/2, but two
 #: classes at evens and no third are needed for it; 1/4 is what two classes of many come to, and twice as fast.
 CURVATURE = {
