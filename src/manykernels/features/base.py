@@ -56,4 +56,6 @@ class FeatureMap(Protocol):
 
 def generator_of(seed: int, kernel: int, block: int) -> np.random.Generator:
     """Return the generator of a block: counter-based, so that no block depends on another."""
-    return np.random.Generator(np.random.Philox(key=[seed, (kernel << 32) | block]))
+    return np.random.Generator(
+        np.random.Philox(key=np.array([seed, (kernel << 32) | block], dtype=np.uint64))
+    )

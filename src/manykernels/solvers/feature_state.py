@@ -70,8 +70,9 @@ class FeatureState:
     @classmethod
     def new(cls, seed: int, n_columns: int, n_outputs: int, rho_sq: np.ndarray) -> FeatureState:
         """Return the state before any row."""
-        outputs = (np.zeros(n_outputs) for _ in range(3))
-        return cls(seed, n_columns, rho_sq, *outputs, np.zeros(len(rho_sq)), np.zeros(len(rho_sq)))
+        b, mean, targets = np.zeros((3, n_outputs))
+        top, trace = np.zeros((2, len(rho_sq)))
+        return cls(seed, n_columns, rho_sq, b, mean, targets, top, trace)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> FeatureState:

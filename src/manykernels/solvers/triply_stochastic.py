@@ -23,6 +23,7 @@ from .feature_state import FeatureState, closed_form
 from .feature_steps import Steps, best_constant, dense
 from .log import Progress
 
+NUMBER = int | float | np.number
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
 CHUNK = 16384
 #: Most rows on which a result is judged, and rows that are enough for a warning.
@@ -81,7 +82,8 @@ class TriplyStochastic(StreamingSolver):
     - ‖f_i‖² is estimated by the number of features drawn times the sum of squares of their coefficients.
     - the intercept is a constant kernel of weight 1, drawn in every step.
 
-    and unless `faithful`:
+    and unless `faithful`, which wants losses with a bounded slope (A2: not the squared ones), a C that is not large and,
+    as every step adds features that all later ones need, few steps with large batches:
 
     - η is multiplied by m/kernels_per_step. Alg. 3 moves one kernel but shrinks all, so that its fixed point has the
       regularisation mλ: the objective at C/m.
@@ -133,7 +135,7 @@ class TriplyStochastic(StreamingSolver):
 
     def check_params(self):
         """Check all parameters."""
-        if not (isinstance(self.p, numbers.Real) and 1 < self.p < 2):
+        if not (isinstance(self.p, NUMBER) and 1 < self.p < 2):
             raise ValueError(
                 f"p of TriplyStochastic is {self.p!r}; it must lie in (1, 2). For p = 2 pass learn_weights=False."
             )
@@ -152,7 +154,7 @@ class TriplyStochastic(StreamingSolver):
 
     def _check_step(self):
         step = self.step
-        if not isinstance(step, numbers.Real) or isinstance(step, bool):
+        if not isinstance(step, NUMBER) or isinstance(step, bool):
             raise ValueError(f"step of TriplyStochastic is {brief(step)}; it must be a number.")
         if self.faithful and not (1 < step < 2 or (step >= 1 and step == math.floor(step))):
             raise ValueError(
@@ -227,8 +229,8 @@ class TriplyStochastic(StreamingSolver):
         )
         blocks, W = now.coefficients(averaged=not self.faithful)
         intercept = now.intercept if self.faithful else now.mean_intercept
-        origin = (np.array([v]) for v in (now.n_columns, now.seed, self.block))
-        predictor = RandomFeature(combination, *origin, blocks, W, intercept)
+        n_columns, seed, size = (np.array([v]) for v in (now.n_columns, now.seed, self.block))
+        predictor = RandomFeature(combination, n_columns, seed, size, blocks, W, intercept)
         objective = self._judge(now, predictor, problem) + self._penalty(now, problem)
         return Result(
             predictor=predictor,
