@@ -109,7 +109,7 @@ def main():
     """Run all methods over seeds."""
     args = parser(__doc__.splitlines()[0]).parse_args()
     problem, fresh = make_problem()
-    seeds, last = (3, 64) if args.quick else (16, 512)
+    seeds, last = (3, 64) if args.quick else (8, 256)
     letter = {"faithful": True, "block": 32, "n_features": 32, "batch_size": BATCH}
     tight, m = LpNorm(tol=1e-8), len(KERNELS)
 
@@ -132,7 +132,7 @@ def main():
             [scores(Uniform(), problem.C)],
             last // 2,
         ),
-        (("default",), TriplyStochastic(n_features=128, block=64, batch_size=BATCH), [own], 32 * last),
+        (("default",), TriplyStochastic(n_features=128, block=64, batch_size=BATCH), [own], 8 * last),
     ]
     record = {"rows": N, "lambda": LAM, "batch": BATCH, "seeds": seeds, "curves": {}}
     with Clock() as clock:

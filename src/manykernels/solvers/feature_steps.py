@@ -60,7 +60,7 @@ class Steps:
         self.blocks: list[Block] = [self.maps[i].block(place[b]) for b, i in enumerate(state.owner)]
         m, k = len(state.alive), solver.kernels_per_step
         self.cycle = 1 if k == "all" else math.ceil(m / min(k, m))
-        self.per_step = math.ceil(m / self.cycle)
+        self.per_step = min(k, m) if solver.faithful and k != "all" else math.ceil(m / self.cycle)
 
     def run(self) -> None:
         """Take one step per `batch_size` rows."""
@@ -90,15 +90,10 @@ class Steps:
 
     def _step(self, X, Y, s) -> None:
         state, solver = self.state, self.solver
-        state.step += 1
-        state.rows += len(Y)
-        state.epoch_rows += len(Y)
-        state.weight += float(s.sum())
-        state.targets += s @ Y
-        state.zero_loss += self._zero_loss(Y, s)
+        self._count(Y, s)
         drawn = self._draw()  # Alg. 3, line 3
-        moved = {i: self._features(i) for i in drawn}  # line 4
         theta = self.theta()  # line 6: 1/ψ
+        moved = {i: self._features(i) for i in drawn}  # line 4
         loss, G, gradients = self._gradients(X, Y, s, [b for of in moved.values() for b in of])  # line 5
         if not math.isfinite(loss):
             raise ValueError(
@@ -107,24 +102,30 @@ class Steps:
             )
         lam = state.lam(self.batch.C)
         gamma = self._gamma(theta, lam, len(Y))  # line 7
-        times = 1.0 if solver.faithful else float(self.cycle)
+        # Each kernel comes once in `cycle` steps, while all shrink in every one; the intercept is in all of them.
+        times, share = (1.0, len(drawn) / len(state.alive)) if solver.faithful else (float(self.cycle), 1.0)
         state.shrink(1 - gamma * lam)  # line 10
         for i, of in moved.items():  # lines 8 and 9
             eta = gamma * times * theta[i] / (state.rho_sq[i] * len(of))
             for b in of:
                 state.V[b] -= (eta / (len(Y) * state.scale)) * gradients[b]
-        share = times * len(drawn) / len(state.alive) if solver.faithful else 1.0
         state.intercept = (1 - gamma * lam) * state.intercept - (gamma * share / len(Y)) * G
         state.batch_loss += loss
         if loss > EXPLODED * len(Y) * state.zero_loss / state.rows:
             state.damping /= 2
         self._average()
 
-    def _zero_loss(self, Y, s) -> float:
-        """Return the loss of f = 0, summed over rows; it is the same for all classes."""
-        rows = slice(None) if self.batch.loss.regression else slice(1)
-        values = self.batch.loss.value(Y[rows], np.zeros(Y[rows].shape))
-        return float(s @ np.broadcast_to(values, len(Y)))
+    def _count(self, Y, s) -> None:
+        """Take notice of the rows of a step; the loss of f = 0 is the same for all classes."""
+        state, loss = self.state, self.batch.loss
+        state.step += 1
+        state.rows += len(Y)
+        state.epoch_rows += len(Y)
+        state.weight += float(s.sum())
+        state.targets += s @ Y
+        rows = slice(None) if loss.regression else slice(1)
+        zero = loss.value(Y[rows], np.zeros(Y[rows].shape))
+        state.zero_loss += float(s @ np.broadcast_to(zero, len(Y)))
 
     def _draw(self) -> np.ndarray:
         """Return the kernels of this step, from the seed and the number of the step alone."""

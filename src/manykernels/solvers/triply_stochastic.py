@@ -82,8 +82,8 @@ class TriplyStochastic(StreamingSolver):
     - ‖f_i‖² is estimated by the number of features drawn times the sum of squares of their coefficients.
     - the intercept is a constant kernel of weight 1, drawn in every step.
 
-    and unless `faithful`, which wants losses with a bounded slope (A2: not the squared ones), a C that is not large and,
-    as every step adds features that all later ones need, few steps with large batches:
+    and unless `faithful`, which wants losses with a bounded slope (A2: not the squared ones), a C that is not large
+    and, as every step adds features that all later ones need, few steps with large batches:
 
     - η is multiplied by m/kernels_per_step. Alg. 3 moves one kernel but shrinks all, so that its fixed point has the
       regularisation mλ: the objective at C/m.
