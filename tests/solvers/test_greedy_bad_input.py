@@ -1,5 +1,7 @@
 """What searches must survive or refuse, through the estimators, with one stage and with two."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -69,24 +71,21 @@ def test_constant_columns_and_duplicated_rows_do_no_harm(solver, family):
 def test_targets_without_direction_stop_at_once(solver, family):
     X, _ = rows()
     model = MKLRegressor(FAMILIES[family](), solver=SOLVERS[solver](), random_state=0)
-    if solver == "alignment":  # there is nothing to be aligned with
-        with pytest.raises(ValueError, match="y is constant, so that no kernel can be aligned"):
-            model.fit(X, np.full(40, 2.0))
-        return
-    model.fit(X, np.full(40, 2.0))
+    said = "y is constant, so that no kernel can be aligned"
+    with pytest.warns(UserWarning, match=said) if solver == "alignment" else nullcontext():
+        model.fit(X, np.full(40, 2.0))
     np.testing.assert_allclose(model.predict(X), 2.0)
-    assert model.n_iter_ == 1 and not np.count_nonzero(model.weights_)
+    assert model.n_iter_ == 1
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_that_are_all_alike_give_the_mean(solver, family):
     X, y = np.ones((20, 3)), np.arange(20.0)
     model = MKLRegressor(FAMILIES[family](), solver=SOLVERS[solver](), random_state=0)
-    if solver == "alignment":
-        with pytest.raises(ValueError, match="every kernel found is constant on the training rows"):
-            model.fit(X, y)
-        return
-    np.testing.assert_allclose(model.fit(X, y).predict(X), y.mean(), atol=1e-6)
+    said = "every kernel found is constant on the training rows"
+    with pytest.warns(UserWarning, match=said) if solver == "alignment" else nullcontext():
+        model.fit(X, y)
+    np.testing.assert_allclose(model.predict(X), y.mean(), atol=1e-6)
 
 
 def test_more_kernels_than_exist_may_be_asked_for(solver):
