@@ -7,8 +7,9 @@ import signal
 
 import numpy as np
 
+from manykernels import MKLRegressor, _checkpoint
 from manykernels.combination import Combination
-from manykernels.families import HasFeatures
+from manykernels.families import HasFeatures, Products
 from manykernels.predictors import Primal
 from manykernels.problem import Result, Trace
 from manykernels.solvers import StreamingSolver
@@ -17,21 +18,20 @@ from manykernels.solvers import StreamingSolver
 class OrderedRidge(StreamingSolver):
     """Stochastic gradient steps on explicit features, so that another order of rows is another model.
 
-    `kill_at` ends the process with SIGKILL after so many batches of this run.
+    `kill_at`, of the class, ends the process with SIGKILL after so many batches of this run.
     """
 
     requires = (HasFeatures,)
     losses = ("squared",)
 
-    def __init__(
-        self, epochs=1, batch_size=100, step=0.01, validation_fraction=None, random_state=None, kill_at=None
-    ):
+    kill_at: int | None = None
+
+    def __init__(self, epochs=1, batch_size=100, step=0.01, validation_fraction=None, random_state=None):
         self.epochs = epochs
         self.batch_size = batch_size
         self.step = step
         self.validation_fraction = validation_fraction
         self.random_state = random_state
-        self.kill_at = kill_at
 
     def default_loss(self, n_classes):
         return "squared"
@@ -79,3 +79,18 @@ class OrderedRidge(StreamingSolver):
                 if seen == self.kill_at:
                     os.kill(os.getpid(), signal.SIGKILL)
         return self.finish(state, stream.first)
+
+
+def fit_job(checkpoint, kill_at=None):
+    """Fit with a checkpoint after every batch, and return the coefficients."""
+    _checkpoint.PAUSE = _checkpoint.SHARE = 0.0
+    OrderedRidge.kill_at = kill_at
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3))
+    y = X @ [1.0, -2.0, 0.5] + 3 + 0.1 * rng.normal(size=4000)
+    solver = OrderedRidge(epochs=3, batch_size=50)
+    return (
+        MKLRegressor(Products(degree=1), solver=solver, random_state=0)
+        .fit(X, y, checkpoint=checkpoint)
+        .result_.predictor.W
+    )

@@ -4,8 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from manykernels._checkpoint import Checkpoint, digest
 from manykernels.families import Products
 from manykernels.kernels import RBF, Linear
 
-from .streaming_ridge import OrderedRidge
+from .streaming_ridge import OrderedRidge, fit_job
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
@@ -189,69 +189,53 @@ def test_digests_tell_values_apart():
 
 # -- killed processes ----------------------------------------------------------------------------------
 
+ROOT = Path(__file__).parents[1]
 CODE = """
-    import sys
-    import numpy as np
-    from manykernels import MKLRegressor, _checkpoint
-    from manykernels.families import Products
-    from tests.streaming_ridge import OrderedRidge
-    _checkpoint.PAUSE = _checkpoint.SHARE = 0.0
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(4000, 3))
-    y = X @ [1.0, -2.0, 0.5] + 3 + 0.1 * rng.normal(size=4000)
-    kill_at = int(sys.argv[3]) or None
-
-    class Slow(OrderedRidge):  # the kill is no part of the solver's description
-        def solve_stream(self, stream, **kwargs):
-            self.kill_at = kill_at
-            return super().solve_stream(stream, **kwargs)
-
-    model = MKLRegressor(Products(degree=1), solver=Slow(epochs=3, batch_size=50), random_state=0)
-    print("started", flush=True)
-    model.fit(X, y, checkpoint=sys.argv[1])
-    np.save(sys.argv[2], model.result_.predictor.W)
+from tests.streaming_ridge import fit_job
+print("started", flush=True)
+fit_job({!r}, kill_at={!r})
 """
 
 
-def fit_in_a_process(folder, name, kill_at=0):
-    args = [str(folder / "fit.ckpt"), str(folder / name), str(kill_at)]
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(CODE), *args], stdout=subprocess.PIPE)
+def fit_in_a_process(path, kill_at=None):
+    return subprocess.Popen(
+        [sys.executable, "-c", CODE.format(str(path), kill_at)], stdout=subprocess.PIPE, cwd=ROOT
+    )
 
 
-def finish(process):
+def ended(process):
     process.communicate()
     return process.returncode
 
 
 def test_a_process_killed_between_batches_resumes_to_the_same_bits(tmp_path):
-    assert finish(fit_in_a_process(tmp_path, "straight.npy")) == 0
-    assert finish(fit_in_a_process(tmp_path, "resumed.npy", kill_at=130)) == -signal.SIGKILL
-    assert (tmp_path / "fit.ckpt").exists()
-    assert finish(fit_in_a_process(tmp_path, "resumed.npy")) == 0
-    assert_array_equal(np.load(tmp_path / "resumed.npy"), np.load(tmp_path / "straight.npy"))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["resumed.npy", "straight.npy"]
+    straight = fit_job(tmp_path / "straight.ckpt")
+    path = tmp_path / "fit.ckpt"
+    assert ended(fit_in_a_process(path, kill_at=130)) == -signal.SIGKILL
+    assert_array_equal(Checkpoint(path).state["position"], [1, 50])
+    assert_array_equal(fit_job(path), straight)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_processes_killed_at_any_moment_resume_to_the_same_bits(tmp_path):
-    """Also in the middle of writing: there is a state per batch, so most of the time goes into that."""
-    assert finish(fit_in_a_process(tmp_path, "straight.npy")) == 0
-    moments, kills = np.random.default_rng(int(time.time())), 0
-    for _ in range(40):
-        process = fit_in_a_process(tmp_path, "resumed.npy")
+    """Also in the middle of writing: there is a state per batch, so that most of the time goes into writing."""
+    straight = fit_job(tmp_path / "straight.ckpt")
+    path, moments, kills = tmp_path / "fit.ckpt", np.random.default_rng(int(time.time())), 0
+    for _ in range(10):
+        process = fit_in_a_process(path)
         process.stdout.readline()
-        time.sleep(moments.uniform(0.0, 0.6))
+        time.sleep(moments.uniform(0.0, 0.4))
         os.kill(process.pid, signal.SIGKILL)
-        if finish(process) == 0:
+        if ended(process) == 0:
             break
         kills += 1
-        if (tmp_path / "fit.ckpt").exists():
-            assert Checkpoint(tmp_path / "fit.ckpt").state, "a checkpoint is whole"
-    else:
-        assert finish(fit_in_a_process(tmp_path, "resumed.npy")) == 0
+        if path.exists():
+            assert Checkpoint(path).state, "a checkpoint is whole"
     assert kills > 0
-    assert_array_equal(np.load(tmp_path / "resumed.npy"), np.load(tmp_path / "straight.npy"))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["resumed.npy", "straight.npy"]
+    assert_array_equal(fit_job(path), straight)
+    assert not list(tmp_path.iterdir()), "nothing half-written stays"
 
 
 # -- models in mid-stream ------------------------------------------------------------------------------

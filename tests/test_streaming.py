@@ -4,6 +4,7 @@ import datetime
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manykernels import MKLClassifier, MKLRegressor, _sources, _stream
-from manykernels._stream import HeldOut, Sample, rebatched, shuffled, uniform
+from manykernels._sources import uniform
+from manykernels._stream import HeldOut, Sample, rebatched, shuffled
 from manykernels.families import Products
 from manykernels.kernels import Linear
 from manykernels.solvers import LpNorm
@@ -643,6 +645,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
             capture_output=True,
             text=True,
             check=True,
+            cwd=Path(__file__).parents[1],
         ).stdout.split()
         assert int(out[0]) == n
         peak[n] = int(out[1])

@@ -71,11 +71,14 @@ class Source:
         Whether the rows can be read again.
     numeric_targets : bool
         Whether the targets are numbers, and no labels.
+    columnar : bool
+        Whether targets can be read without the features.
     """
 
     names: tuple[str, ...] | None = None
     repeatable: bool = True
     numeric_targets: bool = False
+    columnar: bool = True
 
     def bind(self, y=None, sample_weight=None, features=None) -> Source:
         """Return the same source with the roles of its columns settled.
@@ -96,6 +99,11 @@ class Source:
         raise NotImplementedError
 
     @property
+    def width(self) -> int | None:
+        """Number of features, None if it takes a look at the rows to know."""
+        return None if self.names is None else len(self.names)
+
+    @property
     def n_rows(self) -> int | None:
         """Number of rows, None if it takes a pass to know."""
         counts = self.unit_rows()
@@ -114,6 +122,19 @@ class Source:
 def keys_of(unit: int, first: int, n: int) -> np.ndarray:
     """Return the keys of `n` rows of a unit."""
     return (unit << UNIT_BITS) + np.arange(first, first + n, dtype=np.int64)
+
+
+def uniform(keys: np.ndarray, seed: int) -> np.ndarray:
+    """Return a number in [0, 1) for every row, which depends on its key and the seed only (splitmix64)."""
+    mask = 2**64 - 1
+    with np.errstate(over="ignore"):
+        z = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+            (seed * 0xD1342543DE82EF95 + 0x2545F4914F6CDD1D) & mask
+        )
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def check_finite(chunk: Chunk, names: Sequence[str] | None) -> None:
@@ -174,6 +195,11 @@ class Arrays(Source):
             setattr(bound, name, None if values is None else np.asanyarray(values))
         return bound
 
+    @property
+    def width(self):
+        """Number of features."""
+        return self.X.shape[1]
+
     def unit_rows(self):
         n = self.X.shape[0]
         return [min(STRETCH, n - a) for a in range(0, n, STRETCH)]
@@ -200,6 +226,8 @@ class Arrays(Source):
 
 class Batches(Source):
     """Rows from an iterable of batches: (X, y), (X, y, sample_weight), dicts, DataFrames or Arrow batches."""
+
+    columnar = False
 
     def __init__(self, batches, columns=None, drop=None):
         self.batches = batches

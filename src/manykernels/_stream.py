@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._sources import UNIT_BITS, Chunk, Source
+from ._sources import Chunk, Source, keys_of, uniform
 from .problem import Problem
 
 #: Most rows, and most bytes, of the first sample.
@@ -20,24 +20,13 @@ SAMPLE_UNITS = 16
 HELD_OUT_ROWS = 20_000
 #: Most rows, and most bytes, of the buffer in which rows are shuffled.
 BUFFER_ROWS, BUFFER_BYTES = 65_536, 2**26
+#: More labels than this are a mistake, and their table would grow with the rows.
+MOST_CLASSES = 10_000
 #: Seconds between two lines of progress.
 REPORT_SECONDS = 5.0
 
 #: Checked rows: X, targets in the plain form, weights.
 Piece = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def uniform(keys: np.ndarray, seed: int) -> np.ndarray:
-    """Return a number in [0, 1) for every row, which depends on its key and the seed only (splitmix64)."""
-    mask = 2**64 - 1
-    with np.errstate(over="ignore"):
-        z = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
-            (seed * 0xD1342543DE82EF95 + 0x2545F4914F6CDD1D) & mask
-        )
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
-    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 # -- what must be known before the first pass ----------------------------------------------------------
@@ -87,6 +76,10 @@ def survey(source: Source, *, classify: bool, sample: Sample | None = None, chec
             weights = np.bincount(codes.ravel(), weights=s)
             for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
                 mass[value] = mass.get(value, 0.0) + weight
+            if len(mass) > MOST_CLASSES:
+                raise ValueError(
+                    f"y holds more than {MOST_CLASSES:,} different labels; is it the right column?"
+                )
         else:
             sums = sums + s @ (y[:, None] if y.ndim == 1 else y)
         if sample is not None:
@@ -112,6 +105,8 @@ def _checked_targets(chunk: Chunk, classify: bool):
     y = chunk.y
     if classify and y.ndim != 1:
         raise ValueError("y must be one column of labels.")
+    if classify and y.dtype.kind == "f" and np.any((y % 1 != 0) & np.isfinite(y)):
+        raise ValueError("y holds fractions, which are no labels; use MKLRegressor.")
     if not classify and y.dtype.kind not in "biuf":
         raise ValueError(f"y holds text in {chunk.place}; regression needs numbers.")
     if y.dtype.kind == "f" and not np.isfinite(y).all():
@@ -313,7 +308,7 @@ class HeldOut:
         total = 0
         for unit, rows in enumerate(source.unit_rows()):
             for first in range(0, rows or 0, 2**20):
-                keys = (unit << UNIT_BITS) + np.arange(first, min(first + 2**20, rows or 0))
+                keys = keys_of(unit, first, min(2**20, (rows or 0) - first))
                 total += int(np.count_nonzero(uniform(keys, self.seed ^ 0x5EED) < self.share))
         return total
 

@@ -178,20 +178,20 @@ class Streamed:
     def _look(self: Any, source: Source, solver, classes, seed: int) -> tuple[Survey, Chunk]:
         """Return what the targets tell, and the first sample."""
         classify = self._n_classes_needed() is not None
-        width = len(source.names or ()) or getattr(getattr(source, "X", None), "shape", (0, 100))[1]
+        width = source.width or 100  # bytes, so a guess will do
         sample = Sample(max(1, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * width))), seed)
         if not source.repeatable:
             return self._look_once(source, solver, classes, sample.size)
         check = None
         if classify and classes is not None:
             self.classes_, check = np.unique(classes), self._targets_of
-        if isinstance(source, Batches):
+        if not source.columnar:
             found = survey(source, classify=classify, sample=sample, check=check)
         elif classes is None or not classify or self.class_weight == "balanced":
             found = survey(source, classify=classify, check=check)
         else:
             found = Survey(source.n_rows)
-        if not isinstance(source, Batches):
+        if source.columnar:
             for chunk in source.chunks(sample_units(source, sample.size, seed)):
                 if check is not None:
                     check(chunk)

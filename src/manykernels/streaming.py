@@ -119,9 +119,14 @@ def predict_batches(model, source, *, method: str = "predict") -> Iterator[np.nd
                 f"The source has {chunk.X.shape[1]} columns, and the model was fitted on {model.n_features_in_}; keep "
                 "those columns only, in the same order."
             )
-        with warnings.catch_warnings():  # the names have been checked, and the order is the model's
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
-            yield getattr(model, method)(chunk.X)
+        yield predict_rows(model, chunk.X, method)
+
+
+def predict_rows(model, X: np.ndarray, method: str = "predict") -> np.ndarray:
+    """Return predictions for rows whose columns are in the model's order, with or without names."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        return getattr(model, method)(X)
 
 
 def predict_to(model, source, path, *, proba: bool = False) -> int:
