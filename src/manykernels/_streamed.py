@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
+from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_consistent_length
 
 from ._checkpoint import Checkpoint, digest
@@ -114,13 +114,15 @@ class Streamed:
         given = solver.get_params().get("random_state", seed)
         if not isinstance(given, numbers.Integral):
             solver.set_params(random_state=seed)
+        solver.check_params()
         return solver
 
     def _fit_source(self: Any, source: Source, on_iteration, checkpoint, classes) -> None:
         """Open the stream, hand it to the solver, keep what it returns."""
         if is_pairwise(self.kernels):
             raise ValueError("kernels='precomputed' needs all rows at once; pass a stack of matrices as X.")
-        source.numeric_targets = self._n_classes_needed() is None
+        self._check_C()
+        source.numeric_targets = isinstance(self, RegressorMixin)
         saved = None if checkpoint is None else Checkpoint(checkpoint)
         seed = self._stream_seed(saved)
         stream = self._open_stream(source, classes, seed)
@@ -177,7 +179,7 @@ class Streamed:
 
     def _look(self: Any, source: Source, solver, classes, seed: int) -> tuple[Survey, Chunk]:
         """Return what the targets tell, and the first sample."""
-        classify = self._n_classes_needed() is not None
+        classify = not isinstance(self, RegressorMixin)
         width = source.width or 100  # bytes, so a guess will do
         sample = Sample(max(1, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * width))), seed)
         if not source.repeatable:
@@ -204,7 +206,7 @@ class Streamed:
 
     def _look_once(self: Any, source, solver, classes, size) -> tuple[Survey, Chunk]:
         """Do without a survey, for a source that can be read only once."""
-        classify = self._n_classes_needed() is not None
+        classify = not isinstance(self, RegressorMixin)
         if classify and (classes is None or self.class_weight == "balanced"):
             raise ValueError(
                 "X is an iterator, which can be read only once, and finding the labels takes a pass; pass classes= "

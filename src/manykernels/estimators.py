@@ -98,8 +98,7 @@ class _MKL(Streamed, BaseEstimator):
 
         Of a stream, X is the first sample, without the `names` of its columns, and `mean` that of all targets.
         """
-        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
-            raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
+        self._check_C()
         X, y = self._validate_rows(X, y)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -121,6 +120,10 @@ class _MKL(Streamed, BaseEstimator):
         self.solver_, self.loss_, self.normalize_ = solver, loss, how
         self.target_mean_ = self._centre(y, s) if mean is None else mean
         return Problem(X, self._encode(y) - self.target_mean_, family, scale, loss, float(self.C), s)
+
+    def _check_C(self) -> None:
+        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
+            raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
 
     def _validate_rows(self, X, y):
         if is_pairwise(self.kernels):
