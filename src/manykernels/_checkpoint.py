@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ._model_tree import Encoder, require
+from ._text import brief
 from .persistence import reading, write_archive
 
 FORMAT = "manykernels-checkpoint"
@@ -111,10 +112,9 @@ class Checkpoint:
 
 
 def _difference(name: str, other, mine) -> str:
-    plain = all(v is None or isinstance(v, str | int | float | bool) for v in (other, mine))
-    if plain and len(f"{other}{mine}") < 200 and not name.startswith("the "):
-        return f"{name} was {other!r} and is {mine!r}"
-    return f"{name} {'have' if name.endswith('s') else 'has'} changed"
+    if any(isinstance(v, str) and re.fullmatch("[0-9a-f]{64}", v) for v in (other, mine)):
+        return f"{name} have changed"  # digests say no more
+    return f"{name} was {brief(other, 100)} and is {brief(mine, 100)}"
 
 
 def digest(value: Any) -> str:
