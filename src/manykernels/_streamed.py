@@ -127,7 +127,9 @@ class Streamed:
         seed = self._stream_seed(saved)
         stream = self._open_stream(source, classes, seed)
         known = "rows of unknown number" if stream.n_rows is None else f"{stream.n_rows:,} rows"
-        self._say(f"{known}, {stream.first.family.size():,} kernels, {brief(self.solver_, 200)}")
+        size = stream.first.family.size()
+        kernels = "a continuum of kernels" if np.isinf(size) else f"{size:,} kernels"
+        self._say(f"{known}, {kernels}, {brief(self.solver_, 200)}")
         resume = None if saved is None else saved.resume(self._identity(stream), seed)
         if resume is not None:
             self._say(f"going on from {checkpoint}")

@@ -107,7 +107,8 @@ class _MKL(Streamed, BaseEstimator):
         family = make_family(self.kernels, X, s)
         family = family.resolve(self._width(X), getattr(self, "feature_names_in_", None))
         X = as_needed(X, family)
-        solver = make_solver(self.solver if solver is None else solver, family, self.random_state)
+        asked = self.solver if solver is None else solver
+        solver = make_solver(asked, family, self.random_state)
         loss = get_loss(solver.default_loss(self._n_classes()) if self.loss == "auto" else self.loss)
         self._check_loss(loss)
         solver.check_compatible(family, loss)
