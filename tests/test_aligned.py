@@ -150,7 +150,7 @@ def test_sparse_rows_are_like_dense_ones(moons):
     for kernels in (Gaussians(), Gaussians(ard=True)):
         dense, sparse = (AlignedKernel(kernels).fit(Z, y).transform(Z[:7]) for Z in (X, csr_array(X)))
         # Distances are rounded in another way, so that the search ends a little elsewhere.
-        assert_allclose(sparse, dense, atol=1e-4)
+        assert_allclose(sparse, dense, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kernels", [Gaussians(), Gaussians(ard=True), KERNELS, Products(degree=2)])

@@ -229,7 +229,7 @@ REFUSED = {
     "no column is left": ["-t", "y", "--drop", "a,b,c,count,label"],
     "--kernels is foo": ["-t", "y", "--columns", "a", "--kernels", "foo"],
     "--degree is for --kernels products": ["-t", "y", "--columns", "a", "--degree", "3"],
-    "--p is for --solver lp-norm": ["-t", "y", "--columns", "a", "--p", "1.5", "--solver", "silp"],
+    "--p is for --solver .*lp-norm": ["-t", "y", "--columns", "a", "--p", "1.5", "--solver", "silp"],
     "--max-iter is for --solver .*lp-norm.*; greedy-alignment does": [
         *("-t", "y", "--columns", "a", "--max-iter", "5", "--solver", "greedy-alignment")
     ],

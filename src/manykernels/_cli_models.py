@@ -81,10 +81,10 @@ def _solvers_with(parameter: str) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def fit_visibly(model, X, y) -> float:
+def fit_visibly(model, X, y, **options) -> float:
     """Fit with a line of progress on a terminal, and return the seconds it took.
 
-    What a solver warns of is printed as a note.
+    What a solver warns of is printed as a note; `options` are those of ``fit``.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, stderr().status("Fitting ...") as status:
@@ -95,7 +95,7 @@ def fit_visibly(model, X, y) -> float:
             kernels = f"{step.n_kernels:,} kernel{'s' if step.n_kernels != 1 else ''}"
             status.update(f"Fitting: iteration {step.iteration}, relative gap {gap:.1e}, {kernels}")
 
-        model.fit(X, y, on_iteration=report)
+        model.fit(X, y, on_iteration=report, **options)
     seconds = time.perf_counter() - started
     for warning in caught:
         if issubclass(warning.category, UserWarning):

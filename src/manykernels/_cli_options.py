@@ -12,7 +12,11 @@ from .registry import solver_names
 # Of several commands.
 Data = Annotated[
     Path,
-    Argument(help="A table: CSV, TSV, Parquet, Arrow or Feather.", metavar="DATA", show_default=False),
+    Argument(
+        help="A table (CSV, TSV, Parquet, Arrow, Feather) or a folder of them.",
+        metavar="DATA",
+        show_default=False,
+    ),
 ]
 Model = Annotated[Path, Argument(help="A model file.", metavar="MODEL", show_default=False)]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
@@ -36,6 +40,10 @@ TestSize = Annotated[float, Option(help="Share of the rows held out for the scor
 SplitSeed = Annotated[int, Option(help="Of the split into training and test rows.")]
 ModelOutput = Annotated[Path, Option("--output", "-o", help="The model file.")]
 ModelForce = Annotated[bool, Option("--force", "-f", help="Overwrite the model file.")]
+Checkpoint = Annotated[
+    Path | None,
+    Option(help="Where to keep the state of a long fit, to go on from after a break.", show_default=False),
+]
 
 # Of predict.
 TableOutput = Annotated[

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import sys
+from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -13,6 +13,11 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
 
+from ._arrow import TableWriter, open_dataset
+from ._sources import CHUNK
+
+#: Files of more bytes than this are read in pieces, where the solver can.
+LARGE = 2**28
 #: Whole numbers with at most this many distinct values are classes, unless --task says otherwise.
 MOST_CLASSES = 20
 #: The formats, by the ending of a file's name.
@@ -48,30 +53,50 @@ def read_table(path: Path) -> pa.Table:
     return table
 
 
-def write_table(columns: dict[str, np.ndarray], path: Path | None) -> None:
-    """Write columns by the ending of the name; CSV to the standard output when there is none."""
-    if path is None:
-        _write_csv(columns, sys.stdout)
-        return
-    kind = extension(path, WRITABLE)
-    if kind == "csv":
-        # Compressed by the ending of the name, as reading expects it.
-        raw = pa.output_stream(str(path), compression="detect")
-        with io.TextIOWrapper(raw, encoding="utf-8", newline="") as stream:
-            _write_csv(columns, stream)
-        return
-    table = pa.table({name: pa.array(values.tolist()) for name, values in columns.items()})
-    if kind == "parquet":
-        parquet.write_table(table, path)
-    else:
-        feather.write_feather(table, str(path))
+def is_large(path: Path) -> bool:
+    """Whether a table is read in pieces: a folder, or a file of more than `LARGE` bytes."""
+    return path.is_dir() or (path.exists() and path.stat().st_size > LARGE)
 
 
-def _write_csv(columns, stream) -> None:
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
-    stream.flush()  # a reader that has gone is noticed here
+def read_pieces(path: Path) -> Iterator[pa.Table]:
+    """Yield a table in pieces; a small one in one."""
+    if not is_large(path):
+        yield read_table(path)
+        return
+    found = False
+    for batch in open_dataset(path).to_batches(batch_size=CHUNK, batch_readahead=2, fragment_readahead=1):
+        if batch.num_rows:
+            found = True
+            yield pa.Table.from_batches([batch])
+    if not found:
+        raise ValueError(f"{path} has no rows.")
+
+
+def table_writer(path: Path | None):
+    """Return what writes columns, piece by piece: to a file, or as CSV to the standard output."""
+    return ScreenWriter() if path is None else TableWriter(path)
+
+
+class ScreenWriter:
+    """Writes columns to the standard output, piece by piece."""
+
+    n_rows = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+    def write(self, columns: dict[str, np.ndarray]) -> None:
+        """Write some rows."""
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        if self.n_rows == 0:
+            writer.writerow(columns)
+        rows = list(zip(*(values.tolist() for values in columns.values()), strict=True))
+        writer.writerows(rows)
+        self.n_rows += len(rows)
+        sys.stdout.flush()  # a reader that has gone is noticed here
 
 
 def extension(path: Path, known) -> str:

@@ -77,9 +77,9 @@ class KernelRows:
             return (X[:, :, None] if X.ndim == 2 else X), y
         return validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, **options)
 
-    def _family(self, X, sample_weight) -> tuple[Any, Family]:
+    def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
-        family = make_family(self.kernels, X, sample_weight, self.solver)
+        family = make_family(self.kernels, X, sample_weight, solver)
         names = getattr(self, "feature_names_in_", None)
         family = family.resolve(X.shape[2] if X.ndim == 3 else X.shape[1], names)
         return as_needed(X, family), family

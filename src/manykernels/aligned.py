@@ -104,7 +104,7 @@ class AlignedKernel(KernelRows, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         X, y = self._training_rows(X, y)
         Y = self._encoded(y)
         s = check_weights(sample_weight, X)
-        X, family = self._family(X, s)
+        X, family = self._family(X, s, self.solver)
         solver = make_solver(self.solver, family, self.random_state, len(Y), choose=choose_two_stage)
         if not isinstance(solver, TwoStageSolver):
             raise ValueError(

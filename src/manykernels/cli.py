@@ -21,6 +21,7 @@ except ImportError:  # main() says what is missing
 else:
     from . import _cli_options as options
     from ._cli_models import fit_visibly, held_out, make_model, model_rows, moments, split
+    from ._cli_pieces import fit_in_pieces, is_streamed
     from ._cli_screens import TOP, complain, file_size, model_json, print_model, say
     from ._cli_tables import (
         WRITABLE,
@@ -28,10 +29,12 @@ else:
         extension,
         named,
         read_numbers,
+        read_pieces,
         read_table,
         read_target,
-        write_table,
+        table_writer,
     )
+    from .streaming import prediction_columns
 
 
 def main() -> None:
@@ -121,28 +124,45 @@ def fit(
     seed: options.SplitSeed = 0,
     output: options.ModelOutput = Path("model.mk"),
     force: options.ModelForce = False,
+    checkpoint: options.Checkpoint = None,
     debug: options.Debug = False,
 ):
     """Fit a model to a table, score it on held-out rows, and write it to a file."""
-    table = read_table(data)
     may_write(output, force)
+    described = {
+        "kernels": kernels,
+        "degree": degree,
+        "solver": solver,
+        "p": p,
+        "max_iter": max_iter,
+        "loss": loss,
+        "C": C,
+    }
+    if checkpoint is not None or is_streamed(data, solver):
+        model, metadata = fit_in_pieces(
+            data,
+            target,
+            task,
+            columns=columns,
+            drop=drop,
+            standardize=standardize,
+            test_size=test_size,
+            seed=seed,
+            checkpoint=checkpoint,
+            described=described,
+        )
+        save(model, output, metadata=metadata)
+        print_model(model, metadata)
+        say(f"Wrote {output} ({file_size(output)}).")
+        return
+    table = read_table(data)
     y, classify = read_target(table, target, task)
     names = choose_columns(table, target, columns, drop)
     X = read_numbers(table, names)
     train, test = split(len(y), y if classify else None, test_size, seed)
     mean, scale = moments(X[train]) if standardize else (np.zeros(len(names)), np.ones(len(names)))
     Z = (X - mean) / scale
-    model = make_model(
-        classify,
-        kernels=kernels,
-        degree=degree,
-        solver=solver,
-        p=p,
-        max_iter=max_iter,
-        loss=loss,
-        C=C,
-        seed=seed,
-    )
+    model = make_model(classify, seed=seed, **described)
 
     kind = f"{len(np.unique(y))} classes" if classify else "regression"
     say(f"{data.name}: {len(y):,} rows, {len(names)} columns, target {target} ({kind})")
@@ -174,22 +194,19 @@ def predict(
         may_write(output, force)
         extension(output, WRITABLE)
     fitted, metadata = load(model), read_metadata(model)
-    rows = model_rows(fitted, metadata, read_table(data), model)
     if proba and not hasattr(fitted, "predict_proba"):
         raise ValueError(
             f"{model} has no probabilities, as its loss is {fitted.loss_.name}; fit it with --loss logistic."
         )
-    answer = np.asarray(fitted.predict(rows))
-    if answer.ndim == 1:
-        columns = {"prediction": answer}
-    else:
-        columns = {f"prediction_{k}": answer[:, k] for k in range(answer.shape[1])}
-    if proba:
-        values = fitted.predict_proba(rows)
-        columns |= {f"probability_{c}": values[:, k] for k, c in enumerate(fitted.classes_)}
-    write_table(columns, output)
+    with table_writer(output) as writer:
+        for table in read_pieces(data):
+            rows = model_rows(fitted, metadata, table, model)
+            columns = prediction_columns(fitted, np.asarray(fitted.predict(rows)))
+            if proba:
+                columns |= prediction_columns(fitted, fitted.predict_proba(rows), proba=True)
+            writer.write(columns)
     if output is not None:
-        say(f"Wrote {len(answer):,} predictions to {output}.")
+        say(f"Wrote {writer.n_rows:,} predictions to {output}.")
 
 
 def show(

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ._cli_models import fit_visibly, held_out, moments
 from ._cli_screens import describe_gap, file_size, kernel_table, plain_table, stdout
-from ._cli_tables import named, write_table
+from ._cli_tables import named, table_writer
 
 N_TRAIN = 300
 N_NOISE = 40
@@ -184,7 +184,8 @@ def run(output: Path, seed: int = 0, n_noise: int = N_NOISE) -> dict[str, float]
     }
     path, sample = output / "model.mk", output / "new-digits.csv"
     save(model, path, metadata=metadata)
-    write_table({name: X[test[:100], j] for j, name in enumerate(names)}, sample)
+    with table_writer(sample) as writer:
+        writer.write({name: X[test[:100], j] for j, name in enumerate(names)})
     _check_reading_back(path, model, named(Z[test], names))
     interactions(console, seed)
     console.print(

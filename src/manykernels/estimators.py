@@ -12,22 +12,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_array, column_or_1d
 
 from . import targets
 from ._rows import KernelRows, all_or_nothing, check_weights
+from ._streamed import Streamed, streams
 from ._text import brief
 from .losses import get_loss
 from .problem import Problem, Result
-from .registry import make_solver, solver_class
-from .solvers import Solver, Step, StreamingSolver
-
-
-def _streams(estimator) -> bool:
-    solver = estimator.solver
-    if isinstance(solver, str):
-        return issubclass(solver_class(solver) or Solver, StreamingSolver)
-    return isinstance(solver, StreamingSolver)
+from .registry import make_solver
+from .solvers import Step
 
 
 def _gives_probabilities(estimator) -> bool:
@@ -42,7 +36,7 @@ def _describe(family) -> str:
     return f"{many} kernels ({brief(family)})"
 
 
-class _MKL(KernelRows, BaseEstimator):
+class _MKL(Streamed, KernelRows, BaseEstimator):
     """What the two estimators share: the path from data to a stored result."""
 
     loss: Any
@@ -66,43 +60,63 @@ class _MKL(KernelRows, BaseEstimator):
 
     # -- fit -------------------------------------------------------------------------------------------
 
-    def _fit(self, X, y, sample_weight, on_iteration, init) -> None:
+    def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None) -> None:
         with all_or_nothing(self):
+            for name in ("state_", "_context", "_announced", "_balance"):  # of a stream before
+                self.__dict__.pop(name, None)
+            source = self._source_of(X, y, sample_weight, checkpoint)
+            if source is not None:
+                self._refuse_init(init, self.solver)
+                self._fit_source(source, on_iteration, checkpoint, classes)
+                return
+            if classes is not None:
+                raise ValueError(
+                    "classes is for rows that come in batches; y holds all labels here, so leave it out."
+                )
             self._fit_anew(X, y, sample_weight, on_iteration, init)
 
+    @staticmethod
+    def _refuse_init(init, solver) -> None:
+        if init is not None and not getattr(solver, "accepts_init", False):
+            raise ValueError(f"init is given, but {type(solver).__name__} has no weights to start from.")
+
     def _fit_anew(self, X, y, sample_weight, on_iteration, init) -> None:
-        for name in ("state_", "_context", "_announced"):  # of a stream before
-            self.__dict__.pop(name, None)
         problem = self._problem(X, y, sample_weight)
         self._say(
             f"{len(problem.Y):,} rows, {_describe(problem.family)}, {brief(self.solver_, 200)}, "
             f"{self.loss_.name} loss"
         )
-        if init is not None and not self.solver_.accepts_init:
-            raise ValueError(
-                f"init is given, but {type(self.solver_).__name__} has no weights to start from."
-            )
+        self._refuse_init(init, self.solver_)
         resumes = self.warm_start and self.solver_.accepts_init
         if init is None and resumes and len(getattr(self, "weights_", ())) == problem.family.size():
             init = self.weights_ * self.rho_**2
         self._store(self.solver_.solve(problem, init=init, on_iteration=self._progress(on_iteration)))
 
-    def _problem(self, X, y, sample_weight) -> Problem:
-        """Validate everything, in the order in which mistakes are cheap to find."""
-        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
-            raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
+    def _problem(self, X, y, sample_weight, *, names=None, mean=None, solver=None) -> Problem:
+        """Validate everything, in the order in which mistakes are cheap to find.
+
+        Of a stream, X is the first sample, without the `names` of its columns, and `mean` that of all targets.
+        """
+        self._check_C()
         X, y = self._training_rows(X, y, y_numeric=isinstance(self, RegressorMixin))
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
         y = self._set_targets(y)
         s = self._weights(sample_weight, X, y)
-        X, family = self._family(X, s)
-        solver = make_solver(self.solver, family, self.random_state, len(y))
+        asked = self.solver if solver is None else solver
+        X, family = self._family(X, s, asked)
+        solver = make_solver(asked, family, self.random_state, len(y))
         loss = get_loss(solver.default_loss(self._n_classes()) if self.loss == "auto" else self.loss)
         self._check_loss(loss)
         solver.check_compatible(family, loss)
         scale = self._scale(X, family, solver, s)
         self.solver_, self.loss_ = solver, loss
-        self.target_mean_ = self._centre(y, s)
+        self.target_mean_ = self._centre(y, s) if mean is None else mean
         return Problem(X, self._encode(y) - self.target_mean_, family, scale, loss, float(self.C), s)
+
+    def _check_C(self) -> None:
+        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
+            raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
 
     def _weights(self, sample_weight, X, y):
         if sample_weight is None or not hasattr(self, "state_"):
@@ -155,30 +169,6 @@ class _MKL(KernelRows, BaseEstimator):
         self.intercept_ = r.intercept
         self.objective_, self.gap_, self.gap_kind_ = r.objective, r.gap, r.gap_kind
         self.n_iter_, self.converged_, self.trace_ = r.n_iter, r.converged, r.trace
-
-    # -- streams ---------------------------------------------------------------------------------------
-
-    def _partial_fit(self, X, y, sample_weight):
-        with all_or_nothing(self):
-            self._take_batch(X, y, sample_weight)
-
-    def _take_batch(self, X, y, sample_weight):
-        if not hasattr(self, "state_"):
-            batch = self._problem(X, y, sample_weight)
-            self.state_ = self.solver_.start(batch)
-            self._context = replace(batch, X=batch.X[:0], Y=batch.Y[:0], sample_weight=np.ones(0))
-        else:
-            rows, Y, s = self._training_data(X, y, sample_weight)
-            batch = replace(self._context, X=rows, Y=Y, sample_weight=s)
-        self.state_ = self.solver_.update(self.state_, batch)
-        self._store(self.solver_.finish(self.state_, batch))
-
-    def _training_data(self, X, y, sample_weight=None):
-        """Return rows, encoded and centred targets and weights for a fitted model."""
-        rows = self._rows(X)
-        y = self._check_targets(y)
-        check_consistent_length(rows, y)
-        return rows, self._encode(y) - self.target_mean_, self._weights(sample_weight, rows, y)
 
     def _check_targets(self, y):
         raise NotImplementedError
@@ -295,27 +285,46 @@ class MKLClassifier(ClassifierMixin, _MKL):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X, y, sample_weight=None, *, on_iteration=None, init=None):
+    def fit(
+        self,
+        X,
+        y=None,
+        sample_weight=None,
+        *,
+        classes=None,
+        on_iteration=None,
+        init=None,
+        checkpoint=None,
+    ):
         """Fit the kernels' weights and the classifier.
 
         Parameters
         ----------
         X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
+            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
+            iterable of batches, see :mod:`manykernels.streaming`.
         y : (n,) labels
+            Of a file or a table, the name of the column; of batches (X, y), nothing.
         sample_weight : (n,) array, optional
+            Of a file or a table, the name of the column.
+        classes : array, optional
+            All labels, of a stream; otherwise they are looked for, in a pass over the labels.
         on_iteration : callable, optional
             Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
         init : (m,) array, optional
             Weights θ to start from.
+        checkpoint : path, optional
+            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
+            there, to the same model as without the interruption; it is deleted at the end.
 
         Returns
         -------
         self
         """
-        self._fit(X, y, sample_weight, on_iteration, init)
+        self._fit(X, y, sample_weight, on_iteration, init, checkpoint, classes)
         return self
 
-    @available_if(_streams)
+    @available_if(streams)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Go on with one more batch of rows; `classes` lists all labels, on the first call."""
         if self.class_weight == "balanced":
@@ -360,7 +369,12 @@ class MKLClassifier(ClassifierMixin, _MKL):
             )
         return s
 
+    def _times_class_weight(self, s, codes):
+        return s if self.class_weight is None else s * self._class_weights(codes, s)
+
     def _class_weights(self, codes, s):
+        if hasattr(self, "_balance"):  # of all rows of a stream
+            return self._balance[codes]
         labels = self.classes_[codes]
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             mass = np.bincount(codes, weights=s, minlength=len(self.classes_))
@@ -445,27 +459,34 @@ class MKLRegressor(RegressorMixin, _MKL):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X, y, sample_weight=None, *, on_iteration=None, init=None):
+    def fit(self, X, y=None, sample_weight=None, *, on_iteration=None, init=None, checkpoint=None):
         """Fit the kernels' weights and the regressor.
 
         Parameters
         ----------
         X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
+            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
+            iterable of batches, see :mod:`manykernels.streaming`.
         y : (n,) or (n, c) array
+            Of a file or a table, the name of the column, or of several; of batches (X, y), nothing.
         sample_weight : (n,) array, optional
+            Of a file or a table, the name of the column.
         on_iteration : callable, optional
             Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
         init : (m,) array, optional
             Weights θ to start from.
+        checkpoint : path, optional
+            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
+            there, to the same model as without the interruption; it is deleted at the end.
 
         Returns
         -------
         self
         """
-        self._fit(X, y, sample_weight, on_iteration, init)
+        self._fit(X, y, sample_weight, on_iteration, init, checkpoint)
         return self
 
-    @available_if(_streams)
+    @available_if(streams)
     def partial_fit(self, X, y, sample_weight=None):
         """Go on with one more batch of rows."""
         self._partial_fit(X, y, sample_weight)

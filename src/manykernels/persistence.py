@@ -37,7 +37,8 @@ HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-NOT_OURS = "is not a model file of manykernels."
+#: What files of each format are called.
+KINDS = {FORMAT: "a model file", "manykernels-checkpoint": "a checkpoint"}
 
 
 def save(model, path, *, metadata: Mapping[str, Any] | None = None) -> None:
@@ -72,11 +73,7 @@ def save(model, path, *, metadata: Mapping[str, Any] | None = None) -> None:
         "metadata": encode(dict(metadata or {}), "metadata"),
         "model": encode(model, "model"),
     }
-    with _replacing(os.path.realpath(path)) as stream, zipfile.ZipFile(stream, "w") as archive:
-        entries = {name: _write_array(archive, name, value) for name, value in encode.arrays.items()}
-        text = json.dumps({**manifest, "entries": entries}, allow_nan=False, indent=1).encode()
-        archive.writestr(zipfile.ZipInfo(MANIFEST), text)
-        archive.comment = hashlib.sha256(text).hexdigest().encode()
+    write_archive(path, manifest, encode.arrays)
 
 
 def load(path):
@@ -99,7 +96,7 @@ def load(path):
     ValueError
         If it is not a model file, is truncated or altered, or was made by a newer version.
     """
-    with _reading(path) as (manifest, decode):
+    with reading(path) as (manifest, decode):
         decode(manifest["metadata"])  # shared objects are counted from here
         model = decode(manifest["model"])
         require(classes().names.get(type(model), "").startswith("estimators."), "no model")
@@ -109,15 +106,24 @@ def load(path):
 
 def read_metadata(path) -> dict[str, Any]:
     """Return what was given to :func:`save` as `metadata`, without reading the model."""
-    with _reading(path) as (manifest, decode):
+    with reading(path) as (manifest, decode):
         return decode(manifest["metadata"])
 
 
 # -- writing -------------------------------------------------------------------------------------------
 
 
+def write_archive(path, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a manifest and arrays, whole or not at all."""
+    with replacing(os.path.realpath(path)) as stream, zipfile.ZipFile(stream, "w") as archive:
+        entries = {name: _write_array(archive, name, value) for name, value in arrays.items()}
+        text = json.dumps({**manifest, "entries": entries}, allow_nan=False, indent=1).encode()
+        archive.writestr(zipfile.ZipInfo(MANIFEST), text)
+        archive.comment = hashlib.sha256(text).hexdigest().encode()
+
+
 @contextmanager
-def _replacing(path: str) -> Iterator[Any]:
+def replacing(path: str) -> Iterator[Any]:
     """Open a temporary file that takes the place of `path` when all went well."""
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
@@ -165,19 +171,19 @@ class _Hashing:
 
 
 @contextmanager
-def _reading(path) -> Iterator[tuple[dict[str, Any], Decoder]]:
+def reading(path, form: str = FORMAT) -> Iterator[tuple[dict[str, Any], Decoder]]:
     """Open a file and check its manifest; whatever is wrong with it becomes one sentence."""
     path = os.fspath(path)
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} does not exist.")
     if os.path.isdir(path):
-        raise IsADirectoryError(f"{path} is a directory, not a model file.")
+        raise IsADirectoryError(f"{path} is a directory, not {KINDS[form]}.")
     try:
         with open(path, "rb") as stream:
             if stream.read(4) != b"PK\x03\x04":
-                raise Refused(NOT_OURS)
+                raise Refused(f"is not {KINDS[form]} of manykernels.")
             with zipfile.ZipFile(stream) as archive:
-                manifest = _read_manifest(archive)
+                manifest = _read_manifest(archive, form)
                 # An array that appears twice is read once, and stays shared.
                 read = cache(lambda name: _read_array(archive, name, manifest["entries"][name]))
                 yield manifest, Decoder(read)
@@ -191,17 +197,18 @@ def _reading(path) -> Iterator[tuple[dict[str, Any], Decoder]]:
         raise ValueError(f"{path} cannot be opened: its manifest makes no sense.") from error
 
 
-def _read_manifest(archive) -> dict[str, Any]:
+def _read_manifest(archive, form: str) -> dict[str, Any]:
     names = archive.namelist()
+    not_ours = f"is not {KINDS[form]} of manykernels."
     if MANIFEST not in names:
-        raise Refused(NOT_OURS)
+        raise Refused(not_ours)
     text = _read_entry(archive, MANIFEST)
     try:
         manifest = json.loads(text)
     except ValueError:
         manifest = None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise Refused(NOT_OURS)
+    if not isinstance(manifest, dict) or manifest.get("format") != form:
+        raise Refused(not_ours)
     version = manifest.get("version")
     if type(version) is int and version > VERSION:
         raise Refused(

@@ -1,0 +1,360 @@
+"""Tables in files, by pyarrow: Parquet, CSV and Arrow, alone or in folders, read and written in pieces."""
+
+from __future__ import annotations
+
+import bz2
+import copy
+import csv
+import gzip
+import io
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._sources import CHUNK, Chunk, Source, choose, float_type, keys_of, listed, not_numbers
+from ._text import brief
+from .persistence import replacing
+
+#: What compresses CSV, by the ending of a file's name.
+PACKERS: dict[str, Any] = {
+    ".gz": lambda stream: gzip.GzipFile("", "wb", fileobj=stream),
+    ".bz2": lambda stream: bz2.BZ2File(stream, "wb"),
+}
+#: The formats, by the ending of a file's name.
+FORMATS = {
+    "parquet": "parquet",
+    "pq": "parquet",
+    "csv": "csv",
+    "tsv": "tsv",
+    "feather": "ipc",
+    "arrow": "ipc",
+    "ipc": "ipc",
+}
+
+
+def arrow():
+    """Return pyarrow, or say how to get it."""
+    try:
+        import pyarrow as pa
+        import pyarrow.dataset
+    except ImportError as error:
+        raise ImportError(
+            "Reading and writing tables needs pyarrow: pip install 'manykernels[io]'"
+        ) from error
+    return pa
+
+
+def open_dataset(path):
+    """Return a file, a folder or a list of files as a pyarrow Dataset, the format being told by the names."""
+    pa = arrow()
+    paths = [os.fspath(p) for p in path] if isinstance(path, list | tuple) else os.fspath(path)
+    for one in paths if isinstance(paths, list) else [paths]:
+        if not os.path.exists(one):
+            raise FileNotFoundError(f"{one} does not exist.")
+    sample = paths[0] if isinstance(paths, list) else paths
+    kind = _format(sample if os.path.isfile(sample) else _first_file(sample))
+    if kind in ("csv", "tsv"):
+        from pyarrow.csv import ParseOptions
+
+        options = ParseOptions(delimiter="," if kind == "csv" else "\t")
+        kind = pa.dataset.CsvFileFormat(parse_options=options)
+    if isinstance(paths, str) and os.path.isdir(paths):
+        endings = {k for k, v in FORMATS.items() if v == _format(_first_file(paths))}
+        files = [str(f) for f in _files(paths) if _ending(f) in endings]
+        with _in_one_sentence(paths):
+            return pa.dataset.dataset(files, format=kind, partitioning="hive", partition_base_dir=paths)
+    with _in_one_sentence(sample):
+        return pa.dataset.dataset(paths, format=kind)
+
+
+def _files(folder) -> list[Path]:
+    """Return the files of a folder and its subfolders, without hidden ones."""
+    found = sorted(f for f in Path(folder).rglob("*") if f.is_file())
+    return [f for f in found if not any(p[0] in "._" for p in f.relative_to(folder).parts)]
+
+
+def _first_file(folder) -> str:
+    for file in _files(folder):
+        if _ending(file) in FORMATS:
+            return str(file)
+    known = ", ".join("." + k for k in FORMATS)
+    raise ValueError(f"{folder} is a folder without tables; their names must end in {known}.")
+
+
+def _ending(path) -> str:
+    endings = [s.lower().lstrip(".") for s in Path(path).suffixes]
+    return next((s for s in reversed(endings) if s not in ("gz", "bz2", "zst")), "")
+
+
+def _format(path) -> str:
+    if _ending(path) not in FORMATS:
+        known = ", ".join("." + k for k in FORMATS)
+        raise ValueError(f"{path} must end in {known}, to say what it is.")
+    return FORMATS[_ending(path)]
+
+
+class _in_one_sentence:
+    """Turn what pyarrow says of a broken file into one sentence that names it."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is not None and issubclass(kind, arrow().ArrowException):
+            said = str(error).strip().splitlines()[0] if str(error).strip() else kind.__name__
+            raise ValueError(f"{self.name} cannot be read: {said}") from error
+        return False
+
+
+class Tables(Source):
+    """Rows of a pyarrow Dataset.
+
+    Units are row groups of Parquet files, and other files as a whole. A Parquet file is read page by page, so that
+    memory does not depend on the size of its row groups.
+    """
+
+    def __init__(self, dataset, columns=None, drop=None):
+        self.dataset, self.columns, self.drop = dataset, columns, drop
+        self.y = self.sample_weight = None
+
+    def bind(self, y=None, sample_weight=None, features=None):
+        """Settle the roles of the columns, and check their types."""
+        for name, value in (("y", y), ("sample_weight", sample_weight)):
+            if value is not None and not all(isinstance(v, str) for v in listed(value)):
+                raise ValueError(
+                    f"{name} is given as an array together with a file; name the column of the file that holds it, as "
+                    f"in {name}='column'."
+                )
+        bound = copy.copy(self)
+        bound.y, bound.sample_weight = y, sample_weight
+        schema = self.dataset.schema
+        bound.names = choose(
+            tuple(schema.names), (*listed(y), *listed(sample_weight)), features, self.columns, self.drop
+        )
+        dtypes = [_number_type(schema.field(name)) for name in bound.names]
+        bound._dtype = np.float64 if self._is_text else float_type(dtypes)
+        if sample_weight is not None:
+            _number_type(schema.field(sample_weight))
+        return bound
+
+    _dtype: Any = np.float64
+
+    @cached_property
+    def _units(self) -> list[tuple[Any, int | None, str, int | None]]:
+        """Fragments with a row group's number, a name, and the number of rows."""
+        try:
+            fragments = list(self.dataset.get_fragments())
+        except ValueError:  # filtered: its fragments know nothing of the filter
+            return [(self.dataset, None, "the dataset", self.dataset.count_rows())]
+        units: list[tuple[Any, int | None, str, int | None]] = []
+        for fragment in fragments:
+            name = os.path.basename(getattr(fragment, "path", "")) or "the table"
+            with _in_one_sentence(name):
+                if hasattr(fragment, "split_by_row_group"):
+                    units += [(fragment, group.id, name, group.num_rows) for group in fragment.row_groups]
+                else:
+                    units.append((fragment, None, name, fragment.count_rows()))
+        return units
+
+    @property
+    def _is_text(self) -> bool:
+        return getattr(getattr(self.dataset, "format", None), "default_extname", "") == "csv"
+
+    def unit_rows(self):
+        return [rows for *_, rows in self._units]
+
+    def read(self, unit, *, targets_only=False):
+        fragment, group, name, _ = self._units[unit]
+        where = name if group is None else f"row group {group} of {name}"
+        wanted = [] if targets_only else list(self.names or ())
+        columns = [*wanted, *listed(self.y), *listed(self.sample_weight)]
+        first = 0
+        with _in_one_sentence(where):
+            for batch in self._batches(fragment, group, list(dict.fromkeys(columns))):
+                place = f"row {first:,} of {where}"
+                X = None if targets_only else self._matrix(batch)
+                y = self._targets(batch, place)
+                s = None
+                if self.sample_weight is not None:
+                    s = _numbers(batch.column(self.sample_weight)).astype(float)
+                yield Chunk(X, y, s, keys_of(unit, first, batch.num_rows), where, first)
+                first += batch.num_rows
+
+    def _batches(self, fragment, group, columns) -> Iterator[Any]:
+        """Yield the record batches of a unit; those of a Parquet file page by page."""
+        pa = arrow()
+        if group is not None and set(columns) <= set(fragment.physical_schema.names):
+            from pyarrow import parquet
+
+            with fragment.filesystem.open_input_file(fragment.path) as handle:
+                file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=2**18)
+                yield from file.iter_batches(CHUNK, row_groups=[group], columns=columns)
+            return
+        if group is not None:  # a column comes from the name of the folder
+            fragment = fragment.subset(row_group_ids=[group])
+        options = {} if fragment is self.dataset else {"schema": self._schema(pa)}
+        yield from fragment.to_batches(
+            columns=columns, batch_size=CHUNK, batch_readahead=2, fragment_readahead=1, **options
+        )
+
+    def _schema(self, pa):
+        """Return the schema to read by: numbers in text may turn out to be fractions further down."""
+        if not self._is_text:
+            return self.dataset.schema
+        wide = {*(self.names or ()), *listed(self.sample_weight)}
+        if self.numeric_targets:
+            wide |= set(listed(self.y))
+        return pa.schema(
+            [
+                pa.field(
+                    f.name, pa.float64() if f.name in wide and not pa.types.is_boolean(f.type) else f.type
+                )
+                for f in self.dataset.schema
+            ]
+        )
+
+    def _matrix(self, batch) -> np.ndarray:
+        names = self.names or ()
+        X = np.empty((batch.num_rows, len(names)), dtype=self._dtype)
+        for j, name in enumerate(names):
+            X[:, j] = _numbers(batch.column(name))
+        return X
+
+    def _targets(self, batch, place):
+        if self.y is None:
+            return None
+        parts = []
+        for name in listed(self.y):
+            values = batch.column(name)
+            if values.null_count:
+                raise ValueError(
+                    f"Column {brief(name)} has {values.null_count:,} missing values from {place} on; remove those rows."
+                )
+            parts.append(_labels(values))
+        return parts[0] if isinstance(self.y, str) else np.column_stack(parts)
+
+
+def _number_type(field) -> np.dtype:
+    """Return the type of a column of numbers; others are refused by name."""
+    types, kind = arrow().types, field.type
+    if types.is_boolean(kind):
+        return np.dtype(bool)
+    if types.is_integer(kind) or types.is_floating(kind):
+        return np.dtype(kind.to_pandas_dtype())
+    if types.is_decimal(kind) or types.is_null(kind):
+        return np.dtype(float)
+    if types.is_dictionary(kind) and not _is_text(kind.value_type):
+        return _number_type(field.with_type(kind.value_type))
+    raise not_numbers(
+        field.name, "text" if _is_text(kind) or types.is_dictionary(kind) else f"values of type {kind}"
+    )
+
+
+def _is_text(kind) -> bool:
+    types = arrow().types
+    return types.is_string(kind) or types.is_large_string(kind)
+
+
+def _numbers(values) -> np.ndarray:
+    """Return a column of numbers as an array, with NaN for what is missing."""
+    pa = arrow()
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        values = values.cast(kind.value_type)
+        kind = values.type
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.uint8())
+    elif pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        values = values.cast(pa.float64())
+    return values.to_numpy(zero_copy_only=False)
+
+
+def _labels(values) -> np.ndarray:
+    if arrow().types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if _is_text(values.type):
+        return np.array(values.to_pylist(), dtype=str)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+# -- writing -------------------------------------------------------------------------------------------
+
+
+class TableWriter:
+    """Writes a table batch by batch; the file appears, whole, when all went well.
+
+    Parameters
+    ----------
+    path : path that ends in .parquet, .csv, .feather or .arrow
+    """
+
+    def __init__(self, path):
+        self.path = os.path.realpath(path)
+        self.kind = _format(path)
+        if self.kind == "tsv":
+            raise ValueError(f"{path} must end in .parquet, .csv, .feather or .arrow.")
+        self._writer: Any = None
+        self.n_rows = 0
+
+    def __enter__(self):
+        self._file = replacing(self.path)
+        self._stream = self._file.__enter__()
+        return self
+
+    def write(self, columns: dict[str, np.ndarray]) -> None:
+        """Write some rows, given as columns."""
+        pa = arrow()
+        table = pa.table({name: pa.array(values.tolist()) for name, values in columns.items()})
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        self._writer.write_table(table.cast(self._schema))
+        self.n_rows += table.num_rows
+
+    def _open(self, schema):
+        pa = arrow()
+        self._schema = schema
+        if self.kind == "parquet":
+            from pyarrow import parquet
+
+            return parquet.ParquetWriter(self._stream, schema)
+        if self.kind == "csv":
+            return _CsvWriter(self._packed(), schema.names)
+        return pa.ipc.new_file(self._stream, schema)
+
+    def _packed(self):
+        """Return the stream, compressed as the ending of the name says."""
+        pack = PACKERS.get(os.path.splitext(self.path)[1].lower())
+        return self._stream if pack is None else pack(self._stream)
+
+    def __exit__(self, *error):
+        if self._writer is not None:
+            with suppress(*([] if error[0] is None else [Exception])):
+                self._writer.close()
+        return self._file.__exit__(*error)
+
+
+class _CsvWriter:
+    """Writes tables as CSV, text unquoted where it can be, which pyarrow's writer does not do."""
+
+    def __init__(self, stream, names):
+        self._stream = stream
+        self._text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        self._rows = csv.writer(self._text, lineterminator="\n")
+        self._rows.writerow(names)
+
+    def write_table(self, table) -> None:
+        self._rows.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def close(self) -> None:
+        self._text.flush()
+        self._text.detach()
+        if isinstance(self._stream, gzip.GzipFile | bz2.BZ2File):  # the file underneath stays open
+            self._stream.close()

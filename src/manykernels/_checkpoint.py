@@ -1,0 +1,130 @@
+"""Checkpoints: the state of an unfinished fit in a file, and the proof that it is this fit's.
+
+A checkpoint is an archive of plain arrays like a model file (:mod:`manykernels.persistence`): it opens without
+running code, and it appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from ._model_tree import Encoder, require
+from ._text import brief
+from .persistence import reading, write_archive
+
+FORMAT = "manykernels-checkpoint"
+VERSION = 1
+#: A state is written when this many seconds have gone by since the last one, and
+PAUSE = 1.0
+#: this many times the seconds that the last one took to write.
+SHARE = 20.0
+
+
+class Checkpoint:
+    """The file that a fit is saved to and resumed from.
+
+    Parameters
+    ----------
+    path : path of the file; an existing one is opened, and one that cannot be written to refused
+    """
+
+    def __init__(self, path):
+        self.path = os.path.realpath(path)
+        folder, name = os.path.split(self.path)
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(f"checkpoint: the directory {folder} does not exist; create it first.")
+        # What a killed process was writing; the last whole state is under the name itself.
+        for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.tmp")):
+            with suppress(OSError):
+                os.remove(left)
+        self.identity: dict[str, Any] = {}
+        self.seed: int | None = None
+        self.state: dict[str, np.ndarray] | None = None
+        self._found: dict[str, Any] | None = None
+        self._next = 0.0
+        if os.path.exists(self.path):
+            self._read()
+
+    def _read(self):
+        try:
+            with reading(self.path, FORMAT) as (manifest, decode):
+                self._found, self.seed = dict(manifest["identity"]), int(manifest["seed"])
+                self.state = decode(manifest["state"])
+                require(isinstance(self.state, dict), "no state")
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"checkpoint: {str(error).rstrip('.')}; delete it to start anew, or name another file."
+            ) from None
+
+    def resume(self, identity: Mapping[str, Any], seed: int) -> dict[str, np.ndarray] | None:
+        """Return the state to go on from, None for a fresh start; a state of another fit is refused.
+
+        Parameters
+        ----------
+        identity : dict of JSON values
+            What must be the same for the state to make sense.
+        seed : int
+        """
+        self.identity, self.seed = dict(identity), seed
+        if self._found is None:
+            return None
+        here = json.loads(json.dumps(self.identity))
+        for name in (*here, *self._found):
+            mine, other = here.get(name), self._found.get(name)
+            if mine != other:
+                raise ValueError(
+                    f"checkpoint: {self.path} belongs to another fit: {_difference(name, other, mine)}; delete it to "
+                    "start anew, or name another file."
+                )
+        return self.state
+
+    def save(self, state: Mapping[str, np.ndarray]) -> None:
+        """Write the state, unless the last one was written a moment ago."""
+        started = time.monotonic()
+        if started < self._next:
+            return
+        self.write(state)
+        ended = time.monotonic()
+        self._next = ended + max(PAUSE, SHARE * (ended - started))
+
+    def write(self, state: Mapping[str, np.ndarray]) -> None:
+        """Write the state."""
+        encode = Encoder()
+        manifest = {"format": FORMAT, "version": VERSION, "identity": self.identity, "seed": self.seed}
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        manifest["state"] = encode(arrays, "state")
+        write_archive(self.path, manifest, encode.arrays)
+
+    def remove(self) -> None:
+        """Delete the file: the fit is complete."""
+        with suppress(FileNotFoundError):
+            os.remove(self.path)
+
+
+def _difference(name: str, other, mine) -> str:
+    if any(isinstance(v, str) and re.fullmatch("[0-9a-f]{64}", v) for v in (other, mine)):
+        return f"{name} have changed"  # digests say no more
+    return f"{name} was {brief(other, 100)} and is {brief(mine, 100)}"
+
+
+def digest(value: Any) -> str:
+    """Return a digest of arrays, parameters, kernels and solvers: what a model file could hold, or its repr."""
+    encode = Encoder()
+    try:
+        tree = encode(value, "value")
+    except ValueError:  # a Python function: its name must do, without its address
+        return hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", repr(value)).encode()).hexdigest()
+    sha = hashlib.sha256(json.dumps(tree, allow_nan=False).encode())
+    for array in encode.arrays.values():
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()

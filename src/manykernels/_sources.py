@@ -1,0 +1,426 @@
+"""Sources of rows: what a fit or a prediction can read in pieces, several times and in any order of its parts.
+
+A source is made of *units* (row groups of a file, stretches of an array), which can be read in any order; a unit
+is read as *chunks* of rows, in order. Memory is that of one chunk, whatever the number of rows.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._text import brief
+
+#: Most rows of a chunk.
+CHUNK = 65_536
+#: Rows of a unit of an array.
+STRETCH = 16_384
+#: A row's key is its unit's number in the high bits and its place in the unit in the low ones.
+UNIT_BITS = 40
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows read together.
+
+    Attributes
+    ----------
+    X : (n, d) array, float32 or float64; None where only the targets were asked for
+    y : (n,) or (n, c) array, or None
+    sample_weight : (n,) array or None
+    keys : (n,) whole numbers that name the rows, the same in every pass
+    where : what to call the chunk in a message
+    first : the number of its first row, within what `where` names
+    """
+
+    X: Any
+    y: Any
+    sample_weight: Any
+    keys: np.ndarray
+    where: str
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, chosen) -> Chunk:
+        """Return some of the rows."""
+        part = [None if v is None else v[chosen] for v in (self.X, self.y, self.sample_weight)]
+        return replace(self, X=part[0], y=part[1], sample_weight=part[2], keys=self.keys[chosen])
+
+    @property
+    def place(self) -> str:
+        """The rows in words."""
+        return f"{self.where} (rows {self.first:,} to {self.first + len(self) - 1:,})"
+
+
+class Source:
+    """Rows in units and chunks; subclasses say where they come from.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        Names of the features.
+    repeatable : bool
+        Whether the rows can be read again.
+    numeric_targets : bool
+        Whether the targets are numbers, and no labels.
+    columnar : bool
+        Whether targets can be read without the features.
+    """
+
+    names: tuple[str, ...] | None = None
+    repeatable: bool = True
+    numeric_targets: bool = False
+    columnar: bool = True
+
+    def bind(self, y=None, sample_weight=None, features=None) -> Source:
+        """Return the same source with the roles of its columns settled.
+
+        Parameters
+        ----------
+        y, sample_weight : the columns with targets and weights, by name; arrays, for rows in an array
+        features : the columns to predict from, in this order; all the others if None
+        """
+        raise NotImplementedError
+
+    def unit_rows(self) -> list[int | None]:
+        """Return the number of rows of each unit, None where it is not known."""
+        raise NotImplementedError
+
+    def read(self, unit: int, *, targets_only: bool = False) -> Iterator[Chunk]:
+        """Yield the chunks of a unit, in order."""
+        raise NotImplementedError
+
+    @property
+    def width(self) -> int | None:
+        """Number of features, None if it takes a look at the rows to know."""
+        return None if self.names is None else len(self.names)
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, None if it takes a pass to know."""
+        counts = self.unit_rows()
+        return None if None in counts else sum(counts)  # type: ignore[arg-type]
+
+    def chunks(self, order: Iterable[int] | None = None, *, targets_only: bool = False) -> Iterator[Chunk]:
+        """Yield the chunks of the units in this order, by default that of the source."""
+        for unit in range(len(self.unit_rows())) if order is None else order:
+            for chunk in self.read(int(unit), targets_only=targets_only):
+                if len(chunk):
+                    if not targets_only:
+                        check_finite(chunk, self.names)
+                    yield chunk
+
+
+def keys_of(unit: int, first: int, n: int) -> np.ndarray:
+    """Return the keys of `n` rows of a unit."""
+    return (unit << UNIT_BITS) + np.arange(first, first + n, dtype=np.int64)
+
+
+def uniform(keys: np.ndarray, seed: int) -> np.ndarray:
+    """Return a number in [0, 1) for every row, which depends on its key and the seed only (splitmix64)."""
+    mask = 2**64 - 1
+    with np.errstate(over="ignore"):
+        z = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+            (seed * 0xD1342543DE82EF95 + 0x2545F4914F6CDD1D) & mask
+        )
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def check_finite(chunk: Chunk, names: Sequence[str] | None) -> None:
+    """Refuse missing and infinite values, by the column and the row."""
+    with np.errstate(all="ignore"):
+        if np.isfinite(chunk.X.sum()):  # one cheap pass; a false alarm, by overflow, costs a second one
+            return
+    bad = ~np.isfinite(chunk.X)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        name = brief(names[column]) if names is not None else f"{column}"
+        raise ValueError(
+            f"Column {name} holds a missing or infinite value in row {chunk.first + row:,} of {chunk.place}; fill "
+            "it in, or remove that row."
+        )
+
+
+def float_type(dtypes: Iterable[np.dtype]) -> type:
+    """Return the narrower float that holds columns of these types exactly."""
+    small = all(t == np.float32 or (t.kind in "biuf" and t.itemsize <= 2) for t in dtypes)
+    return np.float32 if small else np.float64
+
+
+def labels(y) -> np.ndarray:
+    """Return targets as a plain array; text as text."""
+    y = np.asarray(y)
+    if y.dtype.kind == "O":
+        with_gaps = [v is None or v != v for v in y.ravel().tolist()]
+        if any(with_gaps):
+            raise ValueError("y has missing values; remove those rows, or fill them in.")
+        y = np.array(y.tolist())
+    return y
+
+
+# -- arrays --------------------------------------------------------------------------------------------
+
+
+class Arrays(Source):
+    """Rows of an array, a memory map or a sparse matrix; sparse chunks are made dense."""
+
+    def __init__(self, X):
+        if not sp.issparse(X) and getattr(X, "ndim", None) != 2:
+            raise ValueError(f"X must be a matrix, one line per row, and is {brief(X)}.")
+        self.X = X.tocsr() if sp.issparse(X) else X
+        self.y = self.sample_weight = None
+
+    def bind(self, y=None, sample_weight=None, features=None):
+        """Take the targets and the weights as arrays of the same length."""
+        if isinstance(y, str) or isinstance(sample_weight, str):
+            raise ValueError("y and sample_weight must be arrays when X is one: it has no named columns.")
+        bound = copy.copy(self)
+        for name, values in (("y", y), ("sample_weight", sample_weight)):
+            if values is not None and len(values) != self.X.shape[0]:
+                raise ValueError(
+                    f"Found input variables with inconsistent numbers of samples: X has {self.X.shape[0]:,} rows, "
+                    f"{name} has {len(values):,}."
+                )
+            setattr(bound, name, None if values is None else np.asanyarray(values))
+        return bound
+
+    @property
+    def width(self):
+        """Number of features."""
+        return self.X.shape[1]
+
+    def unit_rows(self):
+        n = self.X.shape[0]
+        return [min(STRETCH, n - a) for a in range(0, n, STRETCH)]
+
+    def read(self, unit, *, targets_only=False):
+        part = slice(unit * STRETCH, (unit + 1) * STRETCH)
+        X = None if targets_only else self._rows(part)
+        y = None if self.y is None else np.asarray(self.y[part])
+        s = None if self.sample_weight is None else np.asarray(self.sample_weight[part], dtype=float)
+        n = self.unit_rows()[unit]
+        yield Chunk(X, y, s, keys_of(unit, 0, n), "X", part.start)
+
+    def _rows(self, part):
+        X = self.X[part]
+        if sp.issparse(X):
+            X = X.toarray()
+        if X.dtype.kind not in "biuf":
+            raise ValueError(f"X holds {X.dtype}, not numbers.")
+        return np.asarray(X, dtype=float_type([X.dtype]))
+
+
+# -- batches -------------------------------------------------------------------------------------------
+
+
+class Batches(Source):
+    """Rows from an iterable of batches: (X, y), (X, y, sample_weight), dicts, DataFrames or Arrow batches."""
+
+    columnar = False
+
+    def __init__(self, batches, columns=None, drop=None):
+        self.batches = batches
+        self.repeatable = not isinstance(batches, Iterator)
+        self.columns, self.drop = columns, drop
+        self.y = self.sample_weight = None
+        self._count: int | None = None
+        self._used = False
+
+    def bind(self, y=None, sample_weight=None, features=None):
+        """Look at the first batch for the names of the columns."""
+        for name, value in (("y", y), ("sample_weight", sample_weight)):
+            if value is not None and not _is_names(value):
+                raise ValueError(
+                    f"{name} is an array, but X is a source of batches, which bring their own; name a column of the "
+                    f"batches, or leave {name} out for batches (X, y) or (X, y, sample_weight)."
+                )
+        bound = copy.copy(self)
+        bound.y, bound.sample_weight = y, sample_weight
+        first = bound._peek()
+        names = _names(first[0] if isinstance(first, tuple) else first)
+        if names is not None:
+            labels = () if isinstance(first, tuple) else listed(y) + listed(sample_weight)
+            bound.names = choose(names, labels, features, self.columns, self.drop)
+        elif not isinstance(first, tuple) and not hasattr(first, "__array__"):
+            raise ValueError(
+                f"The source yields {brief(first)}; its batches must be (X, y), (X, y, sample_weight), or tables "
+                "with named columns."
+            )
+        return bound
+
+    def _peek(self):
+        """Return the first batch; an iterator gets it back."""
+        stream = iter(self.batches)
+        try:
+            first = next(stream)
+        except StopIteration:
+            raise ValueError("The source is empty; it must yield at least one batch of rows.") from None
+        if not self.repeatable:
+            self.batches = chain([first], stream)
+        return first
+
+    def head(self, size: int) -> list[Chunk]:
+        """Return the first chunks, up to `size` rows or a little more; an iterator gets them back."""
+        stream, taken, first = iter(self.batches), [], 0
+        chunks: list[Chunk] = []
+        while first < size:
+            try:
+                taken.append(next(stream))
+            except StopIteration:
+                break
+            chunks.append(self._chunk(taken[-1], len(chunks), first))
+            first += len(chunks[-1])
+            check_finite(chunks[-1], self.names)
+        if not self.repeatable:
+            self.batches = chain(taken, stream)
+        return chunks
+
+    def unit_rows(self):
+        return [self._count]
+
+    def read(self, unit, *, targets_only=False):
+        if self._used and not self.repeatable:
+            raise ValueError(
+                "The source is an iterator, which can be read only once, and this fit needs to read it again; pass a "
+                "list of batches, a file, or an object whose __iter__ starts anew."
+            )
+        self._used = True
+        first, width = 0, None
+        for number, batch in enumerate(self.batches):
+            chunk = self._chunk(batch, number, first)
+            width = chunk.X.shape[1] if width is None else width
+            if chunk.X.shape[1] != width:
+                raise ValueError(
+                    f"{chunk.place} has {chunk.X.shape[1]} columns, and the batches before it have {width}."
+                )
+            first += len(chunk)
+            yield chunk
+        self._count = first
+
+    def _chunk(self, batch, number, first) -> Chunk:
+        where = f"batch {number}"
+        y = s = None
+        try:
+            if isinstance(batch, tuple):
+                X, y, s = (*batch, None, None)[:3]
+                if len(batch) not in (2, 3):
+                    raise ValueError(f"it holds {len(batch)} parts; use (X, y) or (X, y, sample_weight).")
+            else:
+                X = batch
+                if self.y is not None:
+                    y = [np.asarray(column(batch, name)) for name in listed(self.y)]
+                    y = y[0] if isinstance(self.y, str) else np.column_stack(y)
+                if self.sample_weight is not None:
+                    s = column(batch, self.sample_weight)
+            X = self._matrix(X)
+            y = None if y is None else labels(y)
+            s = None if s is None else np.asarray(s, dtype=float)
+            for name, values in (("y", y), ("sample_weight", s)):
+                if values is not None and len(values) != len(X):
+                    raise ValueError(f"X has {len(X):,} rows and {name} has {len(values):,}.")
+        except ValueError as error:
+            raise ValueError(f"{where} (from row {first:,}): {error}") from None
+        return Chunk(X, y, s, keys_of(0, first, len(X)), where, first)
+
+    def _matrix(self, X) -> np.ndarray:
+        names = _names(X)
+        if names is None:
+            X = X.toarray() if sp.issparse(X) else np.asarray(X)
+            if self.names is not None:
+                raise ValueError(
+                    f"it has no column names, and the first batch has {brief(list(self.names))}."
+                )
+            if X.ndim != 2 or X.dtype.kind not in "biuf":
+                raise ValueError(f"X must be a matrix of numbers, and is {brief(X)}.")
+            return np.asarray(X, dtype=float_type([X.dtype]))
+        if self.names is None:
+            raise ValueError("it has column names, and the first batch has none.")
+        known = {*self.names, *listed(self.y), *listed(self.sample_weight), *(self.drop or ())}
+        new = [name for name in names if name not in known]
+        if new and self.columns is None and not self._chosen:
+            raise ValueError(f"it has a column {brief(new[0])}, which the first batch does not have.")
+        return matrix([column(X, name) for name in self.names], self.names)
+
+    @property
+    def _chosen(self) -> bool:
+        """Whether there is nothing to learn from the targets, so that further columns do not matter."""
+        return self.y is None and self.sample_weight is None
+
+
+def matrix(columns: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+    """Return columns of numbers side by side; others are refused by their name."""
+    arrays = [np.asarray(c) for c in columns]
+    for name, values in zip(names, arrays, strict=True):
+        if values.dtype.kind not in "biuf" or values.ndim != 1:
+            raise not_numbers(name, "text" if values.dtype.kind in "OUT" else str(values.dtype))
+    X = np.empty((len(arrays[0]), len(arrays)), dtype=float_type([a.dtype for a in arrays]))
+    for j, values in enumerate(arrays):
+        X[:, j] = values
+    return X
+
+
+def not_numbers(name: str, kind: str) -> ValueError:
+    """Return the refusal of a column."""
+    return ValueError(
+        f"Column {brief(name)} holds {kind}, not numbers; encode it as numbers first, or leave it out with "
+        f"manykernels.streaming.open_source(..., drop=[{name!r}])."
+    )
+
+
+def column(table, name):
+    """Return a column of a dict, DataFrame or Arrow table."""
+    if name not in (_names(table) or ()):
+        have = ", ".join(map(str, (_names(table) or ())[:8]))
+        raise ValueError(f"There is no column {brief(name)}; there are {have or 'no names at all'}.")
+    return table[name]
+
+
+def _names(table) -> tuple[str, ...] | None:
+    if isinstance(table, Mapping):
+        return tuple(table)
+    if hasattr(table, "column_names"):  # Arrow
+        return tuple(table.column_names)
+    if hasattr(table, "columns"):  # pandas, polars
+        return tuple(map(str, table.columns)) if all(isinstance(c, str) for c in table.columns) else None
+    return None
+
+
+def _is_names(value) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(v, str) for v in value)
+    )
+
+
+def listed(value) -> tuple[str, ...]:
+    """Return one name, or several, or none, as a tuple."""
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+def choose(names, labels, features, columns, drop) -> tuple[str, ...]:
+    """Return the features among the columns `names`: those asked for, or all but the labels and what is dropped."""
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"There are two columns called {brief(twice)}; rename one.")
+    for name in (*labels, *(features if features is not None else ()), *(columns or ()), *(drop or ())):
+        if name not in names:
+            have = ", ".join(names[:8]) + (" and more" if len(names) > 8 else "")
+            raise ValueError(f"There is no column {brief(name)}; there are {have}.")
+    if features is not None:
+        return tuple(features)
+    if columns is not None:
+        return tuple(name for name in columns if name not in labels)
+    left = tuple(name for name in names if name not in (*labels, *(drop or ())))
+    if not left:
+        raise ValueError("No column is left to predict from.")
+    return left

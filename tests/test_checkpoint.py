@@ -1,0 +1,280 @@
+"""A fit that is killed goes on from its checkpoint to the same model, to the last bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from manykernels import MKLClassifier, MKLRegressor, _checkpoint, _model_classes, load
+from manykernels._checkpoint import Checkpoint, digest
+from manykernels.families import Products
+from manykernels.kernels import RBF, Linear
+
+from .streaming_ridge import OrderedRidge, fit_job
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(600, 3))
+y = X @ [1.0, -2.0, 0.5] + 3 + 0.1 * rng.normal(size=600)
+
+
+def regressor(degree=1, C=1.0, **options):
+    options = {"epochs": 3, "batch_size": 50} | options
+    return MKLRegressor(Products(degree=degree), solver=OrderedRidge(**options), C=C, random_state=0)
+
+
+class Crash(Exception):
+    pass
+
+
+class Crashing(OrderedRidge):
+    """Stops, as by a fault, after some batches."""
+
+    after: int
+
+    def update(self, state, batch):
+        if type(self).after == 0:
+            raise Crash
+        type(self).after -= 1
+        return super().update(state, batch)
+
+
+@pytest.fixture(autouse=True)
+def every_state(monkeypatch):
+    """Write every state, however short the time since the last."""
+    monkeypatch.setattr(_checkpoint, "PAUSE", 0.0)
+    monkeypatch.setattr(_checkpoint, "SHARE", 0.0)
+
+
+def interrupted(path, after, *, data=(X, y), random_state=0, **options):
+    """Fit until a crash, then leave the checkpoint as an ordinary solver's."""
+    model = MKLRegressor(Products(degree=1), random_state=random_state)
+    # The class's name is part of the checkpoint's identity, so it must be the real solver's.
+    crashing = type("OrderedRidge", (Crashing,), {"after": after})
+    model.set_params(solver=crashing(**({"epochs": 3, "batch_size": 50} | options)))
+    with pytest.raises(Crash):
+        model.fit(*data, checkpoint=path)
+    assert path.exists() and not hasattr(model, "result_")
+
+
+@pytest.mark.parametrize("after", [1, 12, 17, 35])
+def test_a_fit_goes_on_to_the_same_model(after, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    straight = regressor().fit(X, y, checkpoint=tmp_path / "other")
+    interrupted(path, after)
+    resumed = regressor().fit(X, y, checkpoint=path)
+    assert resumed.n_iter_ == 1800
+    assert_array_equal(resumed.result_.predictor.W, straight.result_.predictor.W)
+    assert not list(tmp_path.iterdir()), "a checkpoint is removed at the end"
+
+
+def test_without_a_seed_the_interrupted_fits_own_is_taken_up(tmp_path):
+    path = tmp_path / "fit.ckpt"
+    interrupted(path, 20, random_state=None)
+    seed = Checkpoint(path).seed
+    model = regressor().set_params(random_state=None).fit(X, y, checkpoint=path)
+    straight = regressor().set_params(random_state=seed).fit(X, y, checkpoint=path)
+    assert_array_equal(model.result_.predictor.W, straight.result_.predictor.W)
+
+
+def test_sources_resume_too(tmp_path):
+    path = tmp_path / "fit.ckpt"
+    batches = [(X[i : i + 90], y[i : i + 90]) for i in range(0, 600, 90)]
+    straight = regressor().fit(batches)
+    interrupted(path, 17, data=(batches,))
+    assert_array_equal(
+        regressor().fit(batches, checkpoint=path).result_.predictor.W, straight.result_.predictor.W
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda: regressor(C=2.0).fit, "C was 1.0 and is 2.0"),
+        (lambda: regressor(step=0.5).fit, "solver was 'OrderedRidge"),
+        (lambda: regressor(degree=2).fit, "kernels was 'Products"),
+        (
+            lambda: MKLClassifier(Products(degree=1), solver=regressor().solver, random_state=0).fit,
+            "the estimator",
+        ),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(change, sentence, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    interrupted(path, 5)
+    fit, target = change(), y if sentence != "the estimator" else y > 3
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=f"belongs to another fit: {sentence}.*; delete it to start anew"):
+        fit(X, target, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ((X[:-1], y[:-1]), "the number of rows"),
+        ((X[:, :2], y), "the number of columns"),
+        ((X + 1e-9, y), "the first rows have changed"),
+        ((X, y + 1e-9 * X[:, 0]), "the first rows have changed"),
+    ],
+)
+def test_a_checkpoint_of_other_rows_is_refused(rows, sentence, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    interrupted(path, 5)
+    with pytest.raises(ValueError, match=f"belongs to another fit: {sentence}"):
+        regressor().fit(*rows, checkpoint=path)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "foreign", "model", "empty"])
+def test_a_damaged_checkpoint_is_refused_in_one_sentence(damage, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    interrupted(path, 5)
+    data = bytearray(path.read_bytes())
+    if damage == "truncated":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "altered":
+        data[len(data) // 4] ^= 1
+        path.write_bytes(data)
+    elif damage == "foreign":
+        path.write_text("something else")
+    elif damage == "model":
+        MKLRegressor().fit(X[:50], y[:50]).save(path)
+    else:
+        path.write_bytes(b"")
+    model = regressor().fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match=r"checkpoint: .*fit\.ckpt .*; delete it to start anew") as info:
+        model.fit(X, y, checkpoint=path)
+    assert "\n" not in str(info.value)
+    assert_array_equal(model.predict(X), before)
+
+
+def test_the_folder_must_exist(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"checkpoint: the directory .* does not exist"):
+        regressor().fit(X, y, checkpoint=tmp_path / "no" / "fit.ckpt")
+
+
+def test_states_are_written_only_now_and_then(tmp_path, monkeypatch):
+    monkeypatch.setattr(_checkpoint, "PAUSE", 100.0)
+    written = []
+    monkeypatch.setattr(Checkpoint, "write", lambda self, state: written.append(1))
+    regressor().fit(X, y, checkpoint=tmp_path / "fit.ckpt")
+    assert len(written) == 1
+
+
+def test_ctrl_c_keeps_the_checkpoint(tmp_path):
+    class Patient(OrderedRidge):
+        def solve_stream(self, stream, *, save=None, **kwargs):
+            state = self.start(stream.first)
+            batches = iter(stream)
+            state = self.update(state, next(batches))
+            save(state)
+            return self.finish(state, stream.first)  # as after Ctrl-C, with rows left to read
+
+    MKLRegressor(Products(degree=1), solver=Patient()).fit(X, y, checkpoint=tmp_path / "fit.ckpt")
+    assert (tmp_path / "fit.ckpt").exists()
+
+
+def test_digests_tell_values_apart():
+    assert digest([X, y]) == digest([X.copy(), y.copy()])
+    assert digest([X, y]) != digest([X, -y])
+    assert digest(RBF(1.0)) != digest(RBF(2.0)) != digest(Linear())
+    assert digest(lambda a: a) == digest(lambda b: b)  # by name, without the address
+
+
+# -- killed processes ----------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[1]
+CODE = """
+from tests.streaming_ridge import fit_job
+print("started", flush=True)
+fit_job({!r}, kill_at={!r})
+"""
+
+
+def fit_in_a_process(path, kill_at=None):
+    return subprocess.Popen(
+        [sys.executable, "-c", CODE.format(str(path), kill_at)], stdout=subprocess.PIPE, cwd=ROOT
+    )
+
+
+def ended(process):
+    process.communicate()
+    return process.returncode
+
+
+def test_a_process_killed_between_batches_resumes_to_the_same_bits(tmp_path):
+    straight = fit_job(tmp_path / "straight.ckpt")
+    path = tmp_path / "fit.ckpt"
+    assert ended(fit_in_a_process(path, kill_at=130)) == -signal.SIGKILL
+    assert_array_equal(Checkpoint(path).state["position"], [1, 50])
+    assert_array_equal(fit_job(path), straight)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_processes_killed_at_any_moment_resume_to_the_same_bits(tmp_path):
+    """Also in the middle of writing: there is a state per batch, so that most of the time goes into writing."""
+    straight = fit_job(tmp_path / "straight.ckpt")
+    path, moments, kills = tmp_path / "fit.ckpt", np.random.default_rng(int(time.time())), 0
+    for _ in range(10):
+        process = fit_in_a_process(path)
+        process.stdout.readline()
+        time.sleep(moments.uniform(0.0, 0.4))
+        os.kill(process.pid, signal.SIGKILL)
+        if ended(process) == 0:
+            break
+        kills += 1
+        if path.exists():
+            assert Checkpoint(path).state, "a checkpoint is whole"
+    assert kills > 0
+    assert_array_equal(fit_job(path), straight)
+    assert not list(tmp_path.iterdir()), "nothing half-written stays"
+
+
+# -- models in mid-stream ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def known_solver():
+    """Let the tests' solver into model files."""
+    table = _model_classes.classes()
+    table.described["solvers.OrderedRidge"] = OrderedRidge
+    table.names[OrderedRidge] = "solvers.OrderedRidge"
+    yield
+    del table.described["solvers.OrderedRidge"], table.names[OrderedRidge]
+
+
+def test_a_model_saved_in_mid_stream_goes_on_after_loading(known_solver, tmp_path):
+    model = regressor().partial_fit(X[:200], y[:200])
+    model.save(tmp_path / "m.mk")
+    loaded = load(tmp_path / "m.mk")
+    for m in (model, loaded):
+        m.partial_fit(X[200:400], y[200:400]).partial_fit(X[400:], y[400:])
+    assert loaded.state_["rows"] == 600
+    assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_a_classifier_saved_in_mid_stream_goes_on_after_loading(known_solver, tmp_path):
+    labels = np.array(["no", "yes"])[(y > 3).astype(int)]
+    model = MKLClassifier(Products(degree=1), solver=OrderedRidge(random_state=0))
+    model.partial_fit(X[:200], labels[:200], classes=["no", "yes"]).save(tmp_path / "m.mk")
+    loaded = load(tmp_path / "m.mk")
+    for m in (model, loaded):
+        m.partial_fit(X[200:], labels[200:])
+    assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+
+
+def test_the_size_of_a_model_does_not_depend_on_the_rows(known_solver, tmp_path):
+    sizes = []
+    for times in (1, 20):
+        batches = [(X, y)] * times
+        regressor().fit(batches).save(tmp_path / "m.mk")
+        sizes.append((tmp_path / "m.mk").stat().st_size)
+    assert sizes[1] <= sizes[0] + 100

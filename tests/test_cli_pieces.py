@@ -1,0 +1,111 @@
+"""The command line on tables that are read in pieces."""
+
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+typer_testing = pytest.importorskip("typer.testing")
+from pyarrow import csv, parquet  # noqa: E402
+
+from manykernels import _cli_tables, _model_classes, cli, load, registry  # noqa: E402
+from manykernels._cli_pieces import _moments  # noqa: E402
+from manykernels.persistence import read_metadata  # noqa: E402
+from manykernels.streaming import open_source  # noqa: E402
+
+from .streaming_ridge import OrderedRidge  # noqa: E402
+
+N = 900
+rng = np.random.default_rng(0)
+X = rng.normal(size=(N, 2))
+y = X @ [2.0, -1.0] + 5
+TABLE = pa.table({"a": X[:, 0], "b": 100 + 7 * X[:, 1], "y": y, "label": np.where(y > 5, "high", "low")})
+
+
+class Eager(OrderedRidge):
+    """With defaults that learn in a few hundred rows."""
+
+    def __init__(self, epochs=10, batch_size=20, step=0.5, validation_fraction=None, random_state=None):
+        super().__init__(epochs, batch_size, step, validation_fraction, random_state)
+
+
+@pytest.fixture(autouse=True)
+def known_solver(monkeypatch):
+    monkeypatch.setitem(registry.SOLVERS, "eager", Eager)
+    table = _model_classes.classes()
+    monkeypatch.setitem(table.described, "solvers.Eager", Eager)
+    monkeypatch.setitem(table.names, Eager, "solvers.Eager")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "rows").mkdir()
+    for i in range(3):
+        parquet.write_table(TABLE.slice(300 * i, 300), tmp_path / "rows" / f"{i}.parquet")
+    return tmp_path / "rows"
+
+
+def run(*args, code=0):
+    result = typer_testing.CliRunner().invoke(cli.application(), [str(a) for a in args])
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else " ".join(result.stderr.split())
+
+
+def fit(data, path, *options):
+    options = ("--kernels", "products", "--degree", "1", "--solver", "eager", *options)
+    return run("fit", data, "-o", path, *options)
+
+
+def test_a_folder_is_fitted_scored_and_predicted_in_pieces(folder, tmp_path):
+    said = fit(folder, tmp_path / "m.mk", "-t", "y", "--drop", "label")
+    assert "rows to learn from, 2 columns, target y (regression)" in said
+    facts = read_metadata(tmp_path / "m.mk")
+    assert facts["score"]["name"] == "R²" and facts["score"]["value"] > 0.98
+    assert facts["n_train"] + facts["score"]["n_rows"] == N
+    assert 0.2 < facts["score"]["n_rows"] / N < 0.3
+    assert "Wrote 900 predictions" in run(
+        "predict", tmp_path / "m.mk", folder, "-o", tmp_path / "out.parquet"
+    )
+    out = parquet.read_table(tmp_path / "out.parquet")["prediction"].to_numpy()
+    assert np.corrcoef(out, y)[0, 1] > 0.99
+
+
+def test_labels_are_classes(folder, tmp_path):
+    assert "target label (classes)" in fit(folder, tmp_path / "m.mk", "-t", "label", "--drop", "y")
+    score = read_metadata(tmp_path / "m.mk")["score"]
+    assert score["name"] == "accuracy" and score["value"] > 0.9 > score["constant"]
+    assert list(load(tmp_path / "m.mk").classes_) == ["high", "low"]
+
+
+def test_a_large_file_gives_the_same_predictions_in_pieces(folder, tmp_path, monkeypatch):
+    csv.write_csv(TABLE, tmp_path / "rows.csv")
+    fit(tmp_path / "rows.csv", tmp_path / "m.mk", "-t", "y", "--drop", "label")
+    whole = run("predict", tmp_path / "m.mk", tmp_path / "rows.csv")
+    monkeypatch.setattr(_cli_tables, "LARGE", 0)
+    monkeypatch.setattr(_cli_tables, "CHUNK", 70)
+    pieces = run("predict", tmp_path / "m.mk", tmp_path / "rows.csv")
+    one, many = (np.array(text.split()[1:], dtype=float) for text in (whole, pieces))
+    # A matrix product of another number of rows may be summed in another order.
+    np.testing.assert_allclose(many, one, rtol=1e-12)
+
+
+def test_a_checkpoint_is_for_fits_in_pieces(folder, tmp_path):
+    fit(folder, tmp_path / "m.mk", "-t", "y", "--drop", "label", "--checkpoint", tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+    options = ("--solver", "lp-norm", "--drop", "label", "--checkpoint", tmp_path / "c")
+    said = run("fit", folder, "-t", "y", "-o", tmp_path / "n.mk", *options, code=2)
+    assert "needs all rows in memory at once; use a solver that streams (eager)" in said
+
+
+def test_bad_options_are_refused_in_one_sentence(folder, tmp_path):
+    base = ("fit", folder, "-o", tmp_path / "m.mk", "--solver", "eager")
+    assert "There is no column 'z'" in run(*base, "-t", "z", code=2)
+    assert "Column 'label' holds text" in run(*base, "-t", "y", code=2)
+    assert "--test-size is 2" in run(*base, "-t", "y", "--drop", "label", "--test-size", "2", code=2)
+    assert "--task is guess" in run(*base, "-t", "y", "--drop", "label", "--task", "guess", code=2)
+
+
+def test_moments_are_those_of_all_rows(folder):
+    mean, scale = _moments(open_source(folder, columns=["a", "b"]).bind("y"))
+    Z = np.column_stack([TABLE["a"], TABLE["b"]])
+    np.testing.assert_allclose(mean, Z.mean(axis=0), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(scale, Z.std(axis=0), rtol=1e-12)
