@@ -85,6 +85,19 @@ def penalties(u: np.ndarray, g: np.ndarray, p: float) -> tuple[float, float]:
     return norm(u, p) ** 2, norm(g, conjugate_exponent(nu_of(p)))
 
 
+def feasible_multiple(loss: Loss, Y, A, C: float, sample_weight) -> float:
+    """Return the largest γ <= 1 for which γA is dual feasible, for A that points the right way.
+
+    The iterates of stochastic solvers are sums of negative subgradients, each row's in the cone of its loss; only
+    their size may be too large, and only when the loss has a bounded slope.
+    """
+    if not loss.lipschitz:
+        return 1.0
+    used = sample_weight > 0
+    top = float(np.max(Y[used] * A[used] / (C * sample_weight[used])[:, None], initial=0.0))
+    return 1.0 if top <= 1.0 else 1.0 / top
+
+
 def _over_all(model, rows, sample_weight) -> Combination:
     """Return the model's combination with every member of its family, those it never met with weight zero."""
     met = model.combination_
@@ -136,16 +149,16 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     g, u = np.zeros(len(forms)), np.zeros(len(forms))
     g[used] = np.maximum(forms[used], 0) / combination.rho[used] ** 2
     u[used] = combination.rho[used] * combination.weights[used] * np.sqrt(np.maximum(forms[used], 0))
-    p = getattr(model.solver_, "p", None)
-    if p is None:  # two stages: the kernel is fixed
+    multiple = feasible_multiple(model.loss_, Y, A, model.C, s)
+    if getattr(model.solver_, "p", None) is None:  # two stages: the kernel is fixed
         penalty = dual_penalty = float(combination.weights @ forms)
     else:
-        penalty, dual_penalty = penalties(u, g, p)
+        penalty, dual_penalty = model.solver_.penalties(u, g * multiple**2, 1.0 / (model.C * len(A)))
     return certificate(
         model.loss_,
         Y,
         F,
-        A,
+        A * multiple,
         model.C,
         s,
         penalty=penalty,

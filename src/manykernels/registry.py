@@ -20,9 +20,11 @@ from .solvers import (
     GreedyAlignment,
     LpNorm,
     MirrorDescent,
+    Obscure,
     SimpleMKL,
     Single,
     Solver,
+    Ufo,
     Uniform,
 )
 from .solvers.uniform import LISTED
@@ -45,6 +47,8 @@ SOLVERS: dict[str, type[Solver]] = {
     "silp": SILP,
     "mirror_descent": MirrorDescent,
     "greedy": Greedy,
+    "obscure": Obscure,
+    "ufo": Ufo,
     "alignment": Alignment,
     "greedy_alignment": GreedyAlignment,
 }

@@ -6,6 +6,7 @@ from .greedy import Greedy
 from .greedy_alignment import GreedyAlignment
 from .lp_norm import LpNorm
 from .mirror_descent import MirrorDescent
+from .obscure import Obscure, Ufo
 from .silp import SILP
 from .simple_mkl import SimpleMKL
 from .uniform import Single, Uniform
@@ -18,11 +19,13 @@ __all__ = [
     "GreedyAlignment",
     "LpNorm",
     "MirrorDescent",
+    "Obscure",
     "SimpleMKL",
     "Single",
     "Solver",
     "Step",
     "StreamingSolver",
     "TwoStageSolver",
+    "Ufo",
     "Uniform",
 ]
