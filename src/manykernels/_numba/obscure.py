@@ -225,3 +225,18 @@ def steps(  # type: ignore[no-untyped-def]
             a = radius / norm  # line 10
         scalars[SUM] += a
     scalars[FACTOR], scalars[STEPS], scalars[PROXIMAL], scalars[NORM] = a, t, proximal, norm
+
+
+@njit(cache=True, nogil=True)
+def add_gains(T, M, gained, first):  # type: ignore[no-untyped-def]
+    """Add gains (m, rows, c or 2c) of the rows from `first` on to the tables (c, n, m); the second c are M's."""
+    m, rows, _ = gained.shape
+    c = T.shape[0]
+    for k in range(c):
+        for t in range(rows):
+            for j in range(m):
+                T[k, first + t, j] += gained[j, t, k]
+    for k in range(M.shape[0]):
+        for t in range(rows):
+            for j in range(m):
+                M[k, first + t, j] += gained[j, t, c + k]

@@ -77,61 +77,72 @@ class StackValues(Values):
 class KernelValues(Values):
     """Kernels as functions on dense rows: one matrix product per set of columns, in single precision where it will do.
 
-    Inner products and squared distances are shared by the kernels on the same columns. A value costs one multiply-add
-    per column of its group, and the kernel's own function.
+    Inner products and squared distances on the same columns come from the same product. A value costs one multiply-add
+    per column, shared by the kernels on these columns, and the kernel's own function.
     """
 
     def __init__(self, family: Any, X, members: Sequence[Any], kernels: Sequence[Kernel]):
         super().__init__(family, X, members)
         self.sharing = Sharing(kernels)
-        self.singles = {}
-        for key in self.sharing.shared:
-            single = _Single.of(key[0], self.sharing.representative[key].select(X))
-            users = [k for k, own in zip(self.sharing.kernels, self.sharing.keys, strict=True) if own == key]
-            if single is not None and all(single.enough_for(kernel) for kernel in users):
-                self.singles[key] = single
+        #: Rows in single precision by columns, and the statistics taken from them.
+        self.singles: dict[Any, tuple[_Single, list[Any]]] = {}
+        if sp.issparse(X):
+            return
+        for columns in dict.fromkeys(key[1] for key in self.sharing.shared):
+            keys = [k for k in self.sharing.shared if k[1] == columns and k[0] in ("dot", "sqdist")]
+            if keys:
+                rows = self.sharing.representative[keys[0]].select(X)
+                single = _Single(rows, centred=all(key[0] == "sqdist" for key in keys))
+                self.singles[columns] = single, [key for key in keys if self._enough(single, key)]
+
+    def _enough(self, single, key) -> bool:
+        users = (k for k, own in zip(self.sharing.kernels, self.sharing.keys, strict=True) if own == key)
+        return all(single.enough_for(key[0], kernel) for kernel in users)
 
     def open(self, rows, columns):
         """Return a function from a kernel's number to its values."""
-        known = {key: single.statistic(rows, columns) for key, single in self.singles.items()}
+        known = {}
+        for single, keys in self.singles.values():
+            if keys:
+                known.update(single.statistics(keys, rows, columns))
         if len(known) == len(self.sharing.shared) and None not in self.sharing.keys:
             return self.sharing.open(None, None, known)
         return self.sharing.open(self.X[rows], self.X[columns], known)
 
 
 class _Single:
-    """Inner products or squared distances of rows held in single precision."""
+    """Rows in single precision, for inner products and squared distances.
 
-    def __init__(self, statistic: str, X: np.ndarray):
-        self.distances = statistic == "sqdist"
-        if self.distances:
-            X = X - X.mean(axis=0)  # distances do not change, and their rounding is relative to the norms
-        self.norms = np.einsum("ij,ij->i", X, X)
-        self.X = X.astype(np.float32)
-        self.single_norms = self.norms.astype(np.float32)
+    Parameters
+    ----------
+    X : (n, d) array
+    centred : bool
+        Whether to measure rows from their mean: distances do not change, and are rounded relative to the norms.
+    """
 
-    @classmethod
-    def of(cls, statistic, X) -> _Single | None:
-        """Return the rows in single precision, or None for a statistic that is no matrix product."""
-        if statistic not in ("dot", "sqdist") or sp.issparse(X):
-            return None
-        return cls(statistic, X)
+    def __init__(self, X: np.ndarray, centred: bool):
+        X = X - X.mean(axis=0) if centred else X
+        norms = np.einsum("ij,ij->i", X, X)
+        self.X, self.norms = X.astype(np.float32), norms.astype(np.float32)
+        #: What rounding may do to an inner product or a squared distance.
+        self.error = 4 * float(np.finfo(np.float32).eps) * float(norms.max(initial=0.0))
 
-    def statistic(self, rows, columns) -> np.ndarray:
-        """Return the statistic of pairs of rows, O(columns of X) each."""
-        S = self.X[rows] @ self.X[columns].T
-        if self.distances:
-            S *= -2.0
-            S += self.single_norms[rows][:, None]
-            S += self.single_norms[columns]
-            np.maximum(S, 0.0, out=S)
-        return S
+    def statistics(self, keys, rows, columns) -> dict[Any, np.ndarray]:
+        """Return statistics of pairs of rows, from one matrix product."""
+        dot = self.X[rows] @ self.X[columns].T
+        return {key: dot if key[0] == "dot" else self._distances(dot, rows, columns) for key in keys}
 
-    def enough_for(self, kernel: Kernel) -> bool:
+    def _distances(self, dot, rows, columns):
+        S = -2.0 * dot
+        S += self.norms[rows][:, None]
+        S += self.norms[columns]
+        return np.maximum(S, 0.0, out=S)
+
+    def enough_for(self, statistic: str, kernel: Kernel) -> bool:
         """Whether rounding of the statistic leaves the kernel's values as they are, on a sample of the rows."""
         rows = np.unique(np.linspace(0, len(self.X) - 1, PROBED).astype(int))
-        S = self.statistic(rows, rows).astype(float)
-        error = 4 * np.finfo(np.float32).eps * float(self.norms.max(initial=0.0))
-        exact, moved = kernel.from_statistic(S), kernel.from_statistic(S + error)
-        size = np.abs(exact).mean()
-        return bool(np.isfinite(moved).all() and np.abs(moved - exact).max() <= SINGLE_IS_ENOUGH * size)
+        key = (statistic, None)
+        S = self.statistics([key], rows, rows)[key].astype(float)
+        exact, moved = kernel.from_statistic(S), kernel.from_statistic(S + self.error)
+        size = np.abs(exact)
+        return bool(np.all(np.abs(moved - exact) <= SINGLE_IS_ENOUGH * (size + size.mean())))

@@ -8,7 +8,7 @@ import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Enumerable, Family, can
 from ..losses import Loss
+from ..predictors import Predictor
 from ..problem import Problem, Result, Trace
 from .workspace import Iterate, Workspace
 
@@ -40,6 +41,8 @@ class Step:
     iteration : int
     objective, gap, seconds : float
     n_kernels : int
+    predictor : callable or None
+        Returns the predictor of this iteration, for solvers that offer it.
     """
 
     iteration: int
@@ -47,6 +50,7 @@ class Step:
     gap: float
     seconds: float
     n_kernels: int
+    predictor: Callable[[], Predictor] | None = field(default=None, repr=False, compare=False)
 
 
 class Solver(BaseEstimator):
@@ -291,16 +295,17 @@ class Log:
     def __len__(self):
         return len(self.steps)
 
-    def add(self, iterate: Iterate) -> bool:
+    def add(self, iterate: Iterate, predictor: Callable[[], Predictor] | None = None) -> bool:
         """Record an iterate; whether to stop."""
         seconds = time.perf_counter() - self.started
         kernels = int(np.count_nonzero(iterate.theta))
-        return self(Step(len(self.steps) + 1, iterate.objective, iterate.gap, seconds, kernels))
+        step = Step(len(self.steps) + 1, iterate.objective, iterate.gap, seconds, kernels)
+        return self(step, predictor)
 
-    def __call__(self, step: Step) -> bool:
-        self.steps.append(step)
+    def __call__(self, step: Step, predictor: Callable[[], Predictor] | None = None) -> bool:
+        self.steps.append(step)  # without the predictor, which holds on to arrays
         logger.debug("%s", step)
-        return bool(self.on_iteration and self.on_iteration(step))
+        return bool(self.on_iteration and self.on_iteration(replace(step, predictor=predictor)))
 
     def trace(self, **extra: tuple) -> Trace:
         """Return the steps as columns."""

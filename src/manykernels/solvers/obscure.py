@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from .base import ROUNDING, Log, Solver, generator
 from .sequential import Rule, Sequence
 from .workspace import Iterate
 
-#: The objective has settled when it falls by less than tol per epoch over this many epochs.
-WINDOW = 5
+#: The decrease of the objective is judged over this many epochs at least, or a quarter of all so far.
+WINDOW = 10
 #: The automatic step of the online stage, in units of 1/L²: Theorem 4's R is then at most 4 times the least norm.
 ONLINE_STEP = 2.0
 
@@ -114,7 +115,7 @@ class _Run:
     def epochs(self, stage: str, rule: Rule, most: int) -> None:
         """Run up to `most` epochs; fewer when the objective settles, the gap closes, or the callback says so."""
         n = self.sequence.problem.n_rows
-        lows: list[float] = []
+        values: list[float] = []
         self.settled = False
         for _ in range(most):
             self.updates.append(self.sequence.run(self.rng.permutation(n), rule))
@@ -122,20 +123,26 @@ class _Run:
             iterate = self.sequence.evaluate(rule)
             if self.best is None or not iterate.objective >= self.best.objective:
                 self.best = iterate
-            lows.append(min(lows[-1], iterate.objective) if lows else iterate.objective)
-            self.stopped = self.log.add(iterate)
-            self.settled = self._has_settled(lows, iterate)
+            values.append(iterate.objective)
+            self.stopped = self.log.add(iterate, partial(self.sequence.predictor, iterate))
+            self.settled = self._has_settled(values, iterate)
             if self.stopped or self.settled or (not rule.batch and not self.updates[-1]):
                 return
         self.exhausted = rule.batch
 
-    def _has_settled(self, lows, iterate) -> bool:
+    def _has_settled(self, values, iterate) -> bool:
+        """Whether the gap is closed, or the mean objective of a window is hardly below that of the window before.
+
+        Single epochs are too noisy to tell a stall from the end.
+        """
         tol = self.solver.tol
         if iterate.gap <= tol * max(iterate.objective, 0.0) + self.floor:
             return True
-        if len(lows) <= WINDOW:
+        window = max(WINDOW, len(values) // 4)
+        if len(values) < 2 * window:
             return False
-        return lows[-1 - WINDOW] - lows[-1] <= WINDOW * tol * abs(lows[-1])
+        last = float(np.mean(values[-window:]))
+        return float(np.mean(values[-2 * window : -window])) - last <= window * tol * abs(last)
 
 
 class Obscure(_Stochastic):
@@ -160,7 +167,8 @@ class Obscure(_Stochastic):
     epochs : int
         Most passes of the second stage.
     tol : float
-        Relative decrease of the objective per epoch (over the last five) at which a stage has settled.
+        Relative decrease of the objective per epoch at which a stage has settled; the mean over the last quarter of
+        the epochs is compared with that of the quarter before.
     radius : "auto" or float
         R, a bound on the norm of the optimal predictor. ``"auto"``: from the online stage (Alg. 1, line 10), or from
         f = 0 without one.
@@ -264,7 +272,8 @@ class Ufo(_Stochastic):
     minimise (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²] + α Σ_i ρ_i ‖w_i‖,
 
     with p = 2 log m/(2 log m - 1) unless given. After t rows with subgradients z, θ_i = -Σ z_i,
-    v_i = max(‖θ_i‖ - αt, 0) and w_i = (v_i/‖θ_i‖) (v_i/‖v‖_q)^(q-2) θ_i/(λt): kernels below the threshold are exactly zero.
+    v_i = max(‖θ_i‖ - αt, 0) and w_i = (v_i/‖θ_i‖) (v_i/‖v‖_q)^(q-2) θ_i/(λt): kernels below
+    the threshold are exactly zero.
 
     Parameters
     ----------

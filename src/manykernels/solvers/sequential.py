@@ -18,7 +18,9 @@ from ..problem import Problem, Result, Trace, nu_of
 from .workspace import Iterate
 
 #: Rows per block when kernels are computed on the fly; a block's values among its own rows come first.
-BLOCK = 1024
+BLOCK = 512
+#: Kernel values per tile and thread, when a block's updates are spread over all rows.
+TILE = 2**18
 
 
 @dataclass(frozen=True)
@@ -143,13 +145,12 @@ class Sequence:
 
         def spread(part):
             block = self.values.open(part, rows)
-            for i in range(len(self.members)):
-                gained = block(i) @ change
-                self.T[:, part, i] += gained[:, :c].T
-                if self.average:
-                    self.M[:, part, i] += gained[:, c:].T
+            gained = np.empty((len(self.members), part.stop - part.start, change.shape[1]), np.float32)
+            for i in range(len(gained)):
+                gained[i] = block(i) @ change
+            loop.add_gains(self.T, self.M, gained, part.start)
 
-        map_in_threads(spread, row_blocks(len(self.Y), len(rows), 2**18))
+        map_in_threads(spread, row_blocks(len(self.Y), len(rows), TILE))
 
     def _fold(self):
         """Apply the accumulated factor, start a new average, and refresh what is updated by differences. O(n m c)."""
@@ -214,15 +215,20 @@ class Sequence:
         )
         return Iterate(theta, A, None, b, g, u, bounds.primal, bounds.primal, bounds.dual)
 
-    def result(self, iterate: Iterate, trace: Trace, *, n_iter: int, converged: bool) -> Result:
-        """Turn an iterate into a result."""
+    def predictor(self, iterate: Iterate) -> Dual:
+        """Return the predictor of an iterate."""
         pb = self.problem
         combination = Combination(
             pb.family, self.members, iterate.theta * self.inverse, np.sqrt(self.rho_sq), iterate.u
         )
+        return Dual.from_training(combination, pb.X, iterate.A, iterate.intercept)
+
+    def result(self, iterate: Iterate, trace: Trace, *, n_iter: int, converged: bool) -> Result:
+        """Turn an iterate into a result."""
+        predictor = self.predictor(iterate)
         return Result(
-            predictor=Dual.from_training(combination, pb.X, iterate.A, iterate.intercept),
-            combination=combination,
+            predictor=predictor,
+            combination=predictor.combination,
             objective=iterate.objective,
             gap=iterate.gap,
             gap_kind="exact",
