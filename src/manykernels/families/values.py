@@ -18,7 +18,9 @@ from ..kernels import Kernel
 from .bank import Sharing
 
 #: Single precision will do when rounding of the statistic moves no kernel value by more than this share.
-SINGLE_IS_ENOUGH = 1e-5
+SINGLE_IS_ENOUGH = 1e-4
+#: Values up to this one stay clear of its range.
+LARGEST = 1e30
 #: Rows looked at to find that out.
 PROBED = 128
 
@@ -125,7 +127,7 @@ class _Single:
         norms = np.einsum("ij,ij->i", X, X)
         self.X, self.norms = X.astype(np.float32), norms.astype(np.float32)
         #: What rounding may do to an inner product or a squared distance.
-        self.error = 4 * float(np.finfo(np.float32).eps) * float(norms.max(initial=0.0))
+        self.error = 2 * float(np.finfo(np.float32).eps) * float(norms.max(initial=0.0))
 
     def statistics(self, keys, rows, columns) -> dict[Any, np.ndarray]:
         """Return statistics of pairs of rows, from one matrix product."""
@@ -145,4 +147,6 @@ class _Single:
         S = self.statistics([key], rows, rows)[key].astype(float)
         exact, moved = kernel.from_statistic(S), kernel.from_statistic(S + self.error)
         size = np.abs(exact)
+        if not size.max() < LARGEST:
+            return False
         return bool(np.all(np.abs(moved - exact) <= SINGLE_IS_ENOUGH * (size + size.mean())))

@@ -17,7 +17,7 @@ from ..certificates import penalties as group_penalties
 from ..families.base import Enumerable
 from ..problem import Problem, nu_of
 from .base import ROUNDING, Log, Solver, generator
-from .sequential import Rule, Sequence
+from .sequential import Rule, Sweeps
 from .workspace import Iterate
 
 #: The decrease of the objective is judged over this many epochs at least, or a quarter of all so far.
@@ -26,10 +26,15 @@ WINDOW = 10
 ONLINE_STEP = 2.0
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
 class _Stochastic(Solver):
     """What Obscure and Ufo share: passes over the rows in random order, the best iterate of all, and when to stop."""
 
     requires = (Enumerable,)
+    losses = ("max_hinge", "hinge", "logistic", "squared", "squared_hinge", "softmax")
     epochs: int
     tol: float
     average: bool
@@ -45,7 +50,7 @@ class _Stochastic(Solver):
     def check_params(self):
         """Check what both have."""
         self._check_whole("epochs", 1)
-        if not (isinstance(self.tol, numbers.Real) and self.tol >= 0):
+        if not (_is_number(self.tol) and self.tol >= 0):
             raise ValueError(f"tol of {self._name} is {self.tol!r}; it must be a number of at least 0.")
         parse_bytes(self.memory, f"memory of {self._name}")
 
@@ -61,12 +66,12 @@ class _Stochastic(Solver):
             )
 
     def _check_p(self):
-        if not (isinstance(self.p, int | float | np.number) and 1 < self.p <= 2):
+        if not (_is_number(self.p) and 1 < self.p <= 2):
             raise ValueError(f"p of {self._name} is {self.p!r}; it must lie in (1, 2].")
 
-    def _sequence(self, problem: Problem, p: float) -> Sequence:
+    def _sweeps(self, problem: Problem, p: float) -> Sweeps:
         memory = parse_bytes(self.memory, f"memory of {self._name}")
-        return Sequence(problem, p, memory, bool(self.average), self.penalties)
+        return Sweeps(problem, p, memory, bool(self.average), self.penalties)
 
     def solve(self, problem, init=None, on_iteration=None):
         """Pass over the rows until the objective has settled."""
@@ -82,7 +87,7 @@ class _Stochastic(Solver):
             interrupted = True
         best = run.best
         assert best is not None
-        relative = f"{best.gap / max(best.objective, run.floor):.1e}"
+        relative = f"{best.gap / max(best.objective, run.floor, np.finfo(float).tiny):.1e}"
         if interrupted:
             text = f"Interrupted after {len(log)} epochs; the best so far is kept, with a relative gap of {relative}."
         else:
@@ -93,7 +98,7 @@ class _Stochastic(Solver):
         if interrupted or run.exhausted:
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
         trace = log.trace(updates=tuple(run.updates), stage=tuple(run.stages))
-        return run.sequence.result(best, trace, n_iter=len(log), converged=run.settled and not interrupted)
+        return run.sweeps.result(best, trace, n_iter=len(log), converged=run.settled and not interrupted)
 
     def _stages(self, run: _Run) -> None:
         raise NotImplementedError
@@ -105,44 +110,45 @@ class _Run:
     def __init__(self, solver: Any, problem: Problem, log: Log):
         self.solver, self.log = solver, log
         self.rng = generator(solver.random_state)
-        self.sequence = solver._sequence(problem, solver.norm(problem.family.size()))
-        self.floor = ROUNDING * float(np.mean(problem.sample_weight))
+        self.sweeps = solver._sweeps(problem, solver.norm(problem.family.size()))
+        self.start = self.sweeps.start_value()
+        self.floor = ROUNDING * self.start
         self.best: Iterate | None = None
         self.updates: list[int] = []
         self.stages: list[str] = []
-        self.settled = self.stopped = self.exhausted = False
+        self.settled = self.closed = self.stopped = self.exhausted = False
 
     def epochs(self, stage: str, rule: Rule, most: int) -> None:
         """Run up to `most` epochs; fewer when the objective settles, the gap closes, or the callback says so."""
-        n = self.sequence.problem.n_rows
+        n = self.sweeps.problem.n_rows
         values: list[float] = []
         self.settled = False
         for _ in range(most):
-            self.updates.append(self.sequence.run(self.rng.permutation(n), rule))
+            updates = self.sweeps.run(self.rng.permutation(n), rule)
+            iterate = self.sweeps.evaluate(rule)
+            self.updates.append(updates)
             self.stages.append(stage)
-            iterate = self.sequence.evaluate(rule)
-            if self.best is None or not iterate.objective >= self.best.objective:
+            if self.best is None or iterate.objective < self.best.objective:
                 self.best = iterate
             values.append(iterate.objective)
-            self.stopped = self.log.add(iterate, partial(self.sequence.predictor, iterate))
-            self.settled = self._has_settled(values, iterate)
-            if self.stopped or self.settled or (not rule.batch and not self.updates[-1]):
+            self.stopped = self.log.add(iterate, partial(self.sweeps.predictor, iterate))
+            self.closed = iterate.gap <= self.solver.tol * max(iterate.objective, 0.0) + self.floor
+            done = not (rule.batch or updates)  # nothing left to correct
+            self.settled = self.closed or done or self._has_settled(values)
+            if self.stopped or self.settled:
                 return
         self.exhausted = rule.batch
 
-    def _has_settled(self, values, iterate) -> bool:
-        """Whether the gap is closed, or the mean objective of a window is hardly below that of the window before.
+    def _has_settled(self, values) -> bool:
+        """Whether the mean objective of a window is hardly below that of the window before.
 
         Single epochs are too noisy to tell a stall from the end.
         """
-        tol = self.solver.tol
-        if iterate.gap <= tol * max(iterate.objective, 0.0) + self.floor:
-            return True
         window = max(WINDOW, len(values) // 4)
         if len(values) < 2 * window:
             return False
         last = float(np.mean(values[-window:]))
-        return float(np.mean(values[-2 * window : -window])) - last <= window * tol * abs(last)
+        return float(np.mean(values[-2 * window : -window])) - last <= window * self.solver.tol * abs(last)
 
 
 class Obscure(_Stochastic):
@@ -181,8 +187,8 @@ class Obscure(_Stochastic):
 
     Notes
     -----
-    Takes families that can be listed, and every loss. A pass costs O(n m c), and O(n m) for each update and each output
-    it touches: two for the max-hinge.
+    Takes families that can be listed, and every loss of the package. A pass costs O(n m c), and O(n m) for each update
+    and each output it touches: two for the max-hinge.
 
     ``converged_`` means that the objective has settled; how far it may still be from the optimum is ``gap_``, exact at
     the returned coefficients (scaled into the dual's domain where they leave it). The best iterate of both stages is
@@ -235,7 +241,7 @@ class Obscure(_Stochastic):
             value = getattr(self, name)
             if isinstance(value, str) and value == "auto":
                 continue
-            if not (isinstance(value, numbers.Real) and value > 0) or (name == "eta" and np.isinf(value)):
+            if not (_is_number(value) and value > 0) or (name == "eta" and np.isinf(value)):
                 raise ValueError(f"{name} of Obscure is {value!r}; use 'auto' or a positive number.")
 
     def norm(self, n_members: int) -> float:
@@ -243,27 +249,24 @@ class Obscure(_Stochastic):
         return self.p
 
     def _stages(self, run):
-        sequence = run.sequence
-        longest = longest_step(sequence)
+        sweeps = run.sweeps
+        longest = longest_step(sweeps)
         if self.stage != "batch":
-            eta = min(online_step(sequence) if self.eta == "auto" else float(self.eta), longest)
+            eta = min(online_step(sweeps) if self.eta == "auto" else float(self.eta), longest)
             run.epochs("online", Rule(batch=False, eta=eta), self.online_epochs)
-        if self.stage == "online" or run.stopped:
+        if self.stage == "online" or run.stopped or run.closed:
             return
         radius = self._radius(run)
         if np.isinf(radius):
-            sequence.restart()
+            sweeps.restart()
         run.epochs("batch", Rule(batch=True, eta=longest, radius=radius), self.epochs)
 
     def _radius(self, run) -> float:
         """Return R (Alg. 1, line 10): no better predictor can have a larger norm."""
         if self.radius != "auto":
             return float(self.radius)
-        pb = run.sequence.problem
-        value = float(pb.sample_weight @ pb.loss.value(pb.Y, np.zeros(pb.Y.shape))) / pb.n_rows
-        if run.best is not None:
-            value = min(value, run.best.objective)
-        return float(np.sqrt(2.0 * value / run.sequence.lam))
+        value = run.start if run.best is None else min(run.start, run.best.objective)
+        return float(np.sqrt(2.0 * value / run.sweeps.lam))
 
 
 class Ufo(_Stochastic):
@@ -286,9 +289,9 @@ class Ufo(_Stochastic):
 
     Notes
     -----
-    Takes families that can be listed, and every loss. At alpha = 0 its iterates are those of Pegasos-MKL,
-    ``Obscure(p, stage="batch", radius=np.inf)``. With alpha > 0 the weights have ‖θ‖_ν below 1, and ``objective_`` and
-    ``gap_`` include the sum of norms. Departs from the reference as Obscure does.
+    Takes families that can be listed, and every loss of the package. At alpha = 0 its iterates are those of
+    Pegasos-MKL, ``Obscure(p, stage="batch", radius=np.inf)``. With alpha > 0 the weights have ‖θ‖_ν
+    below 1, and ``objective_`` and ``gap_`` include the sum of norms. Departs from the reference as Obscure does.
 
     References
     ----------
@@ -309,7 +312,7 @@ class Ufo(_Stochastic):
     def check_params(self):
         """Check the numbers."""
         super().check_params()
-        if not (isinstance(self.alpha, numbers.Real) and np.isfinite(self.alpha) and self.alpha >= 0):
+        if not (_is_number(self.alpha) and np.isfinite(self.alpha) and self.alpha >= 0):
             raise ValueError(f"alpha of Ufo is {self.alpha!r}; it must be a finite number of at least 0.")
         if not (isinstance(self.p, str) and self.p == "auto"):
             self._check_p()
@@ -330,22 +333,22 @@ class Ufo(_Stochastic):
         return norm(u, p) ** 2 + 2 * threshold * float(u.sum()), norm(left**2, conjugate_exponent(nu_of(p)))
 
     def _stages(self, run):
-        sequence = run.sequence
-        rule = Rule(batch=True, eta=longest_step(sequence), threshold=self.alpha / sequence.lam)
+        sweeps = run.sweeps
+        rule = Rule(batch=True, eta=longest_step(sweeps), threshold=self.alpha / sweeps.lam)
         run.epochs("batch", rule, self.epochs)
 
 
-def online_step(sequence: Sequence) -> float:
+def online_step(sweeps: Sweeps) -> float:
     """Return the automatic step of the online stage."""
-    loss, c = sequence.problem.loss, sequence.Y.shape[1]
+    loss, c = sweeps.problem.loss, sweeps.Y.shape[1]
     slope_sq = min(c, 2) if loss.multiclass else c
-    return ONLINE_STEP / (slope_sq * float(np.average(sequence.push_sq(), weights=sequence.s)))
+    return ONLINE_STEP / (slope_sq * float(np.average(sweeps.push_sq(), weights=sweeps.s)))
 
 
-def longest_step(sequence: Sequence) -> float:
+def longest_step(sweeps: Sweeps) -> float:
     """Return the longest step at which no row's correction overshoots; any will do when the slope is bounded."""
-    loss = sequence.problem.loss
+    loss = sweeps.problem.loss
     if loss.lipschitz:
         return np.inf
     curvature = 2.0 if loss.name == "squared_hinge" else 1.0
-    return 1.0 / (curvature * float(np.max(sequence.push_sq() * sequence.s)))
+    return 1.0 / (curvature * float(np.max(sweeps.push_sq() * sweeps.s)))

@@ -10,7 +10,7 @@ import numpy as np
 from .._blocks import row_blocks
 from .._numba import obscure as loop
 from .._threads import map_in_threads
-from ..certificates import certificate, feasible_multiple, norm
+from ..certificates import certificate, feasible_multiple, mean_loss, norm
 from ..combination import Combination
 from ..families.values import Values
 from ..predictors import Dual
@@ -19,6 +19,8 @@ from .workspace import Iterate
 
 #: Rows per block when kernels are computed on the fly; a block's values among its own rows come first.
 BLOCK = 512
+#: Updates wait until they are this many: fewer passes over the tables, whatever the number of blocks.
+SPREAD = 256
 #: Kernel values per tile and thread, when a block's updates are spread over all rows.
 TILE = 2**18
 
@@ -45,7 +47,7 @@ class Rule:
     threshold: float = 0.0
 
 
-class Sequence:
+class Sweeps:
     """Shared coefficients, every row's score per kernel, and the norms of the kernels' parts.
 
     Parameters
@@ -84,6 +86,7 @@ class Sequence:
         self.Y = np.ascontiguousarray(pb.Y, dtype=float)
         self.s = np.ascontiguousarray(pb.sample_weight, dtype=float)
         self.K = _kept(self.values, memory)
+        self.precision = _precision(self.diag)
         self.block = _block_size(memory, self.values)
         (n, c), m = self.Y.shape, len(self.members)
         self.coef, self.lag = np.zeros((n, c)), np.zeros((n, c))
@@ -94,6 +97,10 @@ class Sequence:
         self.scalars[loop.FACTOR] = 1.0
         self.average = average
         self.visited = 0
+
+    def start_value(self) -> float:
+        """Return P at f = 0."""
+        return mean_loss(self.problem.loss, self.Y, np.zeros(self.Y.shape), self.s)
 
     def push_sq(self) -> np.ndarray:
         """Return the squared dual norm of every row's features with the constant: L² of a unit slope. O(n m)."""
@@ -110,8 +117,12 @@ class Sequence:
         if self.K is not None:
             self._steps(self.K, self.T, self.M, order, slice(None), rule)
         else:
+            waiting = _Waiting(self.Y.shape[1])
             for part in row_blocks(len(order), 1, self.block):
-                self._run_block(order[part], rule)
+                self._run_block(order[part], rule, waiting)
+                if len(waiting.rows) >= SPREAD:
+                    self._spread(waiting)
+            self._spread(waiting)
         return int(self.scalars[loop.UPDATES] - before)
 
     def _steps(self, K, T, M, order, rows, rule):
@@ -123,34 +134,40 @@ class Sequence:
         )  # fmt: skip
         return coef, lag
 
-    def _run_block(self, rows, rule):
-        """Visit the rows of one block, then tell all rows of its updates.
+    def _run_block(self, rows, rule, waiting):
+        """Visit the rows of one block; their updates wait to be told to all rows.
 
-        Within the block the loop works on copies, with the block's own kernel values: decisions are those of the
-        sequential algorithm. Rows that come up twice in a block are one row with two visits.
+        The loop works on copies, brought up to date, and on the block's own kernel values: its decisions are those
+        of the sequential algorithm. A row that comes up twice in a block is one row with two visits.
         """
         rows, order = np.unique(rows, return_inverse=True)
-        K = self.values.stack(rows, rows, np.float32)
-        coef, lag = self._steps(K, self.T[:, rows], self.M[:0], order, rows, rule)
-        change = np.hstack([coef - self.coef[rows], lag - self.lag[rows]])
+        T, none = self.T[:, rows], self.M[:0]
+        if len(waiting.rows):
+            loop.add_gains(T, none, self._gains(rows, waiting.rows, waiting.change), 0)
+        K = self.values.stack(rows, rows, self.precision)
+        coef, lag = self._steps(K, T, none, order, rows, rule)
+        change = np.hstack([coef - self.coef[rows], lag - self.lag[rows]]).astype(self.precision)
         self.coef[rows], self.lag[rows] = coef, lag
-        moved = np.flatnonzero(change.any(axis=1))
-        if len(moved):
-            self._spread(rows[moved], change[moved])
+        moved = change.any(axis=1)
+        waiting.add(rows[moved], change[moved])
 
-    def _spread(self, rows, change):
-        """Add the updates of some rows to the tables of all rows."""
-        c = self.Y.shape[1]
-        change = change.astype(np.float32) if self.average else change[:, :c].astype(np.float32)
+    def _gains(self, rows, updated, change):
+        """Return K_i(rows, updated) · change for every kernel, (m, rows, columns of change)."""
+        block = self.values.open(rows, updated)
+        return np.stack([(block(i) @ change).astype(self.precision) for i in range(len(self.members))])
+
+    def _spread(self, waiting):
+        """Tell all rows of the updates that wait."""
+        updated, change = waiting.rows, waiting.change
+        if not self.average:
+            change = change[:, : self.Y.shape[1]]
 
         def spread(part):
-            block = self.values.open(part, rows)
-            gained = np.empty((len(self.members), part.stop - part.start, change.shape[1]), np.float32)
-            for i in range(len(gained)):
-                gained[i] = block(i) @ change
-            loop.add_gains(self.T, self.M, gained, part.start)
+            loop.add_gains(self.T, self.M, self._gains(part, updated, change), part.start)
 
-        map_in_threads(spread, row_blocks(len(self.Y), len(rows), TILE))
+        if len(updated):
+            map_in_threads(spread, row_blocks(len(self.Y), len(updated), TILE))
+        waiting.clear()
 
     def _fold(self):
         """Apply the accumulated factor, start a new average, and refresh what is updated by differences. O(n m c)."""
@@ -238,6 +255,30 @@ class Sequence:
             dual_coef=iterate.A,
             intercept=iterate.intercept,
         )
+
+
+class _Waiting:
+    """Changes of coefficients (and of their lags) that the tables do not know of yet."""
+
+    def __init__(self, n_outputs: int):
+        self.width = 2 * n_outputs
+        self.clear()
+
+    def clear(self):
+        """Forget them."""
+        self.rows, self.change = np.empty(0, np.intp), np.empty((0, self.width), np.float32)
+
+    def add(self, rows, change):
+        """Add some rows' changes."""
+        self.rows = np.concatenate([self.rows, rows])
+        self.change = np.concatenate([self.change, change])
+
+
+def _precision(diag: np.ndarray) -> type:
+    """Return the precision of values computed on the fly: single, unless they would leave its range."""
+    size = np.abs(diag[diag != 0])
+    fits = not len(size) or (size.max() < 1e30 and size.min() > 1e-30)
+    return np.float32 if fits else np.float64
 
 
 def _kept(values: Values, memory: int) -> np.ndarray | None:
