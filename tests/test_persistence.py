@@ -26,7 +26,7 @@ from manykernels.kernels import (
     Polynomial,
 )
 from manykernels.persistence import read_metadata, save
-from manykernels.solvers import SILP, LpNorm, SimpleMKL, Single, Uniform
+from manykernels.solvers import SILP, LpNorm, Obscure, SimpleMKL, Single, Ufo, Uniform
 
 N = 40
 
@@ -113,7 +113,18 @@ def test_a_loaded_model_is_the_model(tmp_path, kernels, target):
     assert set(vars(again)) == set(vars(model))
 
 
-@pytest.mark.parametrize("solver", [Uniform(), Single(), LpNorm(p=1.2), SimpleMKL(tol=1e-2), SILP()])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        Uniform(),
+        Single(),
+        LpNorm(p=1.2),
+        SimpleMKL(tol=1e-2),
+        SILP(),
+        Obscure(tol=0.1, random_state=0),
+        Ufo(tol=0.1, random_state=0),
+    ],
+)
 def test_every_solver_comes_back(tmp_path, solver):
     model, X = fitted(solver=solver)
     model.save(tmp_path / "m.mk")

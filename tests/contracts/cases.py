@@ -13,7 +13,7 @@ from manykernels import kernels as k
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
-from manykernels.solvers import SILP, LpNorm, SimpleMKL, Single, Uniform
+from manykernels.solvers import SILP, LpNorm, Obscure, SimpleMKL, Single, Ufo, Uniform
 
 N_COLUMNS = 4
 
@@ -137,7 +137,11 @@ SOLVERS: dict[str, Callable[[], Any]] = {
     "lp-2": lambda: LpNorm(p=2.0, tol=1e-6),
     "simple-mkl": lambda: SimpleMKL(tol=1e-6),
     "silp": lambda: SILP(tol=1e-5),
+    "obscure": lambda: Obscure(4 / 3, tol=1e-3, random_state=0),
+    "ufo": lambda: Ufo(p=1.5, tol=1e-3, random_state=0),
 }
+#: Those whose objective settles: with them convergence is not a claim about the gap.
+SETTLING = ("Obscure", "Ufo")
 #: Those that take several iterations.
 ITERATIVE = ["lp-1.1", "lp-4/3", "simple-mkl", "silp"]
 

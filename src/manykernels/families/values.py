@@ -48,8 +48,11 @@ class Values:
         one = np.ones(1)
         return np.column_stack([self.family.diag(self.X, [member], one) for member in self.members])
 
-    def open(self, rows, columns) -> Block:
-        """Return a function from a member's number to its values on some rows and columns."""
+    def open(self, rows, columns, single: bool = True) -> Block:
+        """Return a function from a member's number to its values on some rows and columns.
+
+        `single` allows single precision.
+        """
         X, Z, one = self.X[rows], self.X[columns], np.ones(1)
         return lambda i: self.family.gram(X, Z, [self.members[i]], one)
 
@@ -59,7 +62,7 @@ class Values:
         out = np.empty((len(rows), width, self.n_members), dtype)
 
         def fill(part):
-            block = self.open(rows[part], columns)
+            block = self.open(rows[part], columns, single=dtype == np.float32)
             for i in range(self.n_members):
                 out[part, :, i] = block(i)
 
@@ -101,12 +104,12 @@ class KernelValues(Values):
         users = (k for k, own in zip(self.sharing.kernels, self.sharing.keys, strict=True) if own == key)
         return all(single.enough_for(key[0], kernel) for kernel in users)
 
-    def open(self, rows, columns):
+    def open(self, rows, columns, single=True):
         """Return a function from a kernel's number to its values."""
-        known = {}
-        for single, keys in self.singles.values():
-            if keys:
-                known.update(single.statistics(keys, rows, columns))
+        known: dict[Any, np.ndarray] = {}
+        for held, keys in self.singles.values():
+            if keys and single:
+                known.update(held.statistics(keys, rows, columns))
         if len(known) == len(self.sharing.shared) and None not in self.sharing.keys:
             return self.sharing.open(None, None, known)
         return self.sharing.open(self.X[rows], self.X[columns], known)
