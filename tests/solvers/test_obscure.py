@@ -278,6 +278,15 @@ def test_nearly_sparse_norm_works():
     assert np.sum(theta**nu) ** (1 / nu) == pytest.approx(1.0, rel=1e-9)
 
 
+@pytest.mark.parametrize("C", [1e-6, 1e-3])
+def test_strong_regularisation_forgets_the_online_stage(C):
+    pb = stacked("hinge", n=100, C=C)
+    best = LpNorm(1.3, tol=1e-8).solve(pb).objective
+    r = Obscure(1.3, random_state=0).solve(pb)
+    assert r.trace.objective[9] > 1.0 > r.objective  # 1 is f = 0
+    assert r.objective - best <= 0.02 * (1.0 - best)
+
+
 def test_the_better_stage_is_returned():
     pb = stacked("max_hinge", 3, n=100, C=100.0)
     r = Obscure(1.2, online_epochs=5, epochs=2, random_state=0).solve(pb)
@@ -289,14 +298,24 @@ def test_the_better_stage_is_returned():
 @pytest.mark.parametrize(
     "solver", [Obscure(1.3), Ufo(p=1.3), Obscure(1.3, stage="online"), Obscure(1.3, average=False)]
 )
-def test_certificate_can_be_recomputed(solver):
-    pb = stacked("max_hinge", 3, weights="random")
+@pytest.mark.parametrize("C", [1.0, 0.01])  # in bounds, and far outside them
+def test_certificate_can_be_recomputed(solver, C):
+    pb = stacked("max_hinge", 3, weights="random", C=C)
     y = pb.Y.argmax(axis=1)
-    model = MKLClassifier("precomputed", solver=clone(solver), random_state=0).fit(pb.X, y, pb.sample_weight)
+    model = MKLClassifier("precomputed", solver=clone(solver), random_state=0, C=C)
+    model.fit(pb.X, y, sample_weight=pb.sample_weight)
     again = certify(model, pb.X, y, pb.sample_weight)
     assert again.primal == pytest.approx(model.objective_, rel=1e-8)
     assert again.gap == pytest.approx(model.gap_, abs=1e-8 * model.objective_)
     assert model.gap_kind_ == "exact" and all(gap >= 0 for gap in model.trace_.gap)
+
+
+def test_nearest_feasible_point_tightens_the_bound():
+    pb = stacked("max_hinge", 3, n=100, C=0.01)
+    best = LpNorm(1.3, tol=1e-8).solve(pb).objective
+    r = Obscure(1.3, random_state=0).solve(pb)
+    assert r.objective - r.gap <= best <= r.objective
+    assert r.gap < 0.5 * r.trace.gap[int(np.argmin(r.trace.objective))]
 
 
 # -- when to stop --------------------------------------------------------------------------------------

@@ -78,6 +78,12 @@ class StackValues(Values):
         every = list(members) == list(range(X.shape[2]))
         self.ready = np.ascontiguousarray(X if every else X[:, :, list(members)])
 
+    def open(self, rows, columns, single=True):
+        """Return a function from a kernel's number to its values."""
+        assert self.ready is not None
+        part = self.ready[rows][:, columns]
+        return lambda i: part[:, :, i]
+
 
 class KernelValues(Values):
     """Kernels as functions on dense rows: one matrix product per set of columns, in single precision where it will do.

@@ -85,8 +85,8 @@ class _Stochastic(Solver):
             if run.best is None:
                 raise
             interrupted = True
-        best = run.best
-        assert best is not None
+        assert run.best is not None
+        best = run.sweeps.tightened(run.best)
         relative = f"{best.gap / max(best.objective, run.floor, np.finfo(float).tiny):.1e}"
         if interrupted:
             text = f"Interrupted after {len(log)} epochs; the best so far is kept, with a relative gap of {relative}."
@@ -191,14 +191,16 @@ class Obscure(_Stochastic):
     and each output it touches: two for the max-hinge.
 
     ``converged_`` means that the objective has settled; how far it may still be from the optimum is ``gap_``, exact at
-    the returned coefficients (scaled into the dual's domain where they leave it). The best iterate of both stages is
+    the returned coefficients; where these leave the dual's domain, at their largest feasible multiple or at the nearest
+    feasible point, whichever is better (in ``trace_`` at the former). The best iterate of both stages is
     returned. A weight s_t scales the row's subgradient; as rows come in random order, it is not the same as a
     repetition of the row except at the optimum.
 
     Departs from the reference: rows come in a random order without repetition within an epoch; the intercept is a group
     of its own outside the norm; iterates are looked at once an epoch, averaged in the dual; the squared losses, whose
-    slope is not bounded, never take a step at which one row's correction could overshoot. With ``radius=np.inf`` the
-    second stage starts from zero, as Pegasos' first step forgets where it came from.
+    slope is not bounded, never take a step at which one row's correction could overshoot. The second
+    stage starts from zero when the first did not improve on that (it knows nothing of C), and with ``radius=np.inf``,
+    as Pegasos' first step forgets where it came from.
 
     References
     ----------
@@ -257,8 +259,9 @@ class Obscure(_Stochastic):
         if self.stage == "online" or run.stopped or run.closed:
             return
         radius = self._radius(run)
-        if np.isinf(radius):
+        if np.isinf(radius) or (run.best is not None and run.best.objective >= run.start):
             sweeps.restart()
+        sweeps.project(radius)
         run.epochs("batch", Rule(batch=True, eta=longest, radius=radius), self.epochs)
 
     def _radius(self, run) -> float:

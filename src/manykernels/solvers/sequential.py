@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,17 @@ import numpy as np
 from .._blocks import row_blocks
 from .._numba import obscure as loop
 from .._threads import map_in_threads
-from ..certificates import certificate, feasible_multiple, mean_loss, norm
+from ..certificates import (
+    Certificate,
+    certificate,
+    feasible_multiple,
+    feasible_projection,
+    mean_loss,
+    norm,
+)
 from ..combination import Combination
 from ..families.values import Values
+from ..losses.base import DOMAIN_SLACK
 from ..predictors import Dual
 from ..problem import Problem, Result, Trace, nu_of
 from .workspace import Iterate
@@ -192,6 +200,12 @@ class Sweeps:
             array[:] = 0.0
         self.scalars[loop.FACTOR] = 1.0
 
+    def project(self, radius: float) -> None:
+        """Scale the predictor to a norm of at most `radius`: Algorithm 2 starts inside."""
+        self._fold()
+        if self.scalars[loop.NORM] > radius:
+            self.scalars[loop.FACTOR] = radius / self.scalars[loop.NORM]
+
     # -- iterates --------------------------------------------------------------------------------------
 
     def evaluate(self, rule: Rule) -> Iterate:
@@ -217,20 +231,47 @@ class Sweeps:
             theta /= norm(theta, nu_of(self.p))
         u = theta * np.sqrt(g)
         multiple = feasible_multiple(pb.loss, self.Y, A, pb.C, self.s)
-        penalty, dual_penalty = self.penalties(u, g * multiple**2, self.lam)
-        b = A.sum(axis=0)
-        bounds = certificate(
-            pb.loss,
-            self.Y,
-            F,
-            A * multiple,
-            pb.C,
-            self.s,
-            penalty=penalty,
-            dual_penalty=dual_penalty,
-            intercept=b,
+        bounds = self._bounds(u, A * multiple, F, g * multiple**2, A.sum(axis=0))
+        return Iterate(theta, A, None, A.sum(axis=0), g, u, bounds.primal, bounds.primal, bounds.dual)
+
+    def _bounds(self, u, A, F, g, b) -> Certificate:
+        """Return P at scores F and norms u, and D at coefficients A with their g."""
+        pb = self.problem
+        penalty, dual_penalty = self.penalties(u, g, self.lam)
+        return certificate(
+            pb.loss, self.Y, F, A, pb.C, self.s, penalty=penalty, dual_penalty=dual_penalty, intercept=b
         )
-        return Iterate(theta, A, None, b, g, u, bounds.primal, bounds.primal, bounds.dual)
+
+    def tightened(self, iterate: Iterate) -> Iterate:
+        """Return the iterate with the better of two dual bounds, where its own coefficients are not feasible.
+
+        Next to the largest feasible multiple there is the nearest feasible point, which leaves all rows but a few as
+        they are: one evaluation of those rows against the supports.
+        """
+        pb, A = self.problem, iterate.A
+        if feasible_multiple(pb.loss, self.Y, A, pb.C, self.s) >= 1 - DOMAIN_SLACK:
+            return iterate
+        nearest = feasible_projection(pb.loss, self.Y, A, pb.C, self.s)
+        supports = np.flatnonzero(A.any(axis=1))
+        clipped = np.flatnonzero((nearest != A).any(axis=1))
+        both = np.hstack([A, A - nearest])[supports]
+        c = A.shape[1]
+
+        def forms(part):
+            rows = clipped[part]
+            block = self.values.open(rows, supports, single=self.K is None)
+            less = A[rows] - nearest[rows]
+            out = np.empty(len(self.members))
+            for i in range(len(out)):
+                KA, KE = np.hsplit(block(i) @ both, [c])
+                out[i] = np.vdot(less, KE - 2.0 * KA)
+            return out
+
+        parts = map_in_threads(forms, row_blocks(len(clipped), len(supports), TILE))
+        g = np.maximum(iterate.g + self.inverse * np.sum(parts, axis=0), 0.0)
+        F = np.zeros(self.Y.shape)  # D does not ask for scores
+        bounds = self._bounds(iterate.u, nearest, F, g, iterate.intercept)
+        return replace(iterate, dual=max(iterate.dual, bounds.dual))
 
     def predictor(self, iterate: Iterate) -> Dual:
         """Return the predictor of an iterate."""
