@@ -214,7 +214,7 @@ class Obscure(_Stochastic):
         stage="both",
         eta="auto",
         online_epochs=10,
-        epochs=300,
+        epochs=200,
         tol=1e-4,
         radius="auto",
         average=True,
@@ -302,7 +302,7 @@ class Ufo(_Stochastic):
     """
 
     def __init__(
-        self, alpha=0.0, *, p="auto", epochs=300, tol=1e-4, average=True, memory="1GiB", random_state=None
+        self, alpha=0.0, *, p="auto", epochs=200, tol=1e-4, average=True, memory="1GiB", random_state=None
     ):
         self.alpha = alpha
         self.p = p
