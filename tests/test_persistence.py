@@ -33,8 +33,10 @@ from manykernels.solvers import (
     GreedyAlignment,
     LpNorm,
     MirrorDescent,
+    Obscure,
     SimpleMKL,
     Single,
+    Ufo,
     Uniform,
 )
 
@@ -136,6 +138,8 @@ def test_a_loaded_model_is_the_model(tmp_path, kernels, target):
         Alignment(),
         GreedyAlignment(),
         MirrorDescent(max_iter=5, random_state=0),
+        Obscure(tol=0.1, random_state=0),
+        Ufo(tol=0.1, random_state=0),
     ],
     ids=repr,
 )

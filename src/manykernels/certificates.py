@@ -20,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .combination import Combination
 from .families.base import Enumerable, can
 from .losses import Loss
+from .losses.base import DOMAIN_SLACK
 from .problem import Scale, nu_of
 
 __all__ = ["Certificate", "certificate", "certify", "penalties", "trivial_loss", "warn_if_trivial"]
@@ -129,6 +130,28 @@ def penalties(u: np.ndarray, g: np.ndarray, p: float) -> tuple[float, float]:
     return norm(u, p) ** 2, norm(g, conjugate_exponent(nu_of(p)))
 
 
+def feasible_multiple(loss: Loss, Y, A, C: float, sample_weight) -> float:
+    """Return the largest γ <= 1 for which γA is dual feasible, for A that points the right way.
+
+    The iterates of stochastic solvers are sums of negative subgradients, each row's in the cone of its loss; only
+    their size may be too large, and only when the loss has a bounded slope.
+    """
+    if not loss.lipschitz:
+        return 1.0
+    used = sample_weight > 0
+    top = float(np.max(Y[used] * A[used] / (C * sample_weight[used])[:, None], initial=0.0))
+    return 1.0 if top <= 1.0 else 1.0 / top
+
+
+def feasible_projection(loss: Loss, Y, A, C: float, sample_weight) -> np.ndarray:
+    """Return the dual feasible coefficients nearest to A, row by row; zero for rows without weight."""
+    used = sample_weight > 0
+    radius = (C * sample_weight[used])[:, None]
+    out = np.zeros_like(A)
+    out[used] = -radius * loss.feasible(Y[used], -A[used] / radius)
+    return out
+
+
 def _over_all(model, rows, sample_weight) -> Combination:
     """Return the model's combination with every member of its family, those it never met with weight zero.
 
@@ -178,28 +201,44 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     rows, Y, s = model._training_data(X, y, sample_weight)
     combination, A = _over_all(model, rows, s), model.dual_coef_
     b = model.intercept_ - model.target_mean_
-    forms, F = np.empty(len(combination)), np.tile(b, (len(A), 1))
+    weights, rho = combination.weights, combination.rho
+    forms, F = _forms_and_scores(combination, rows, A)
+    inverse = np.divide(1.0, rho**2, out=np.zeros(len(rho)), where=rho > 0)
+    u = rho * weights * np.sqrt(forms)
+
+    def bounds(point, forms_there):
+        if getattr(model.solver_, "p", None) is None:  # two stages: the kernel is fixed
+            penalty = dual_penalty = float(weights @ forms_there)
+        else:
+            penalty, dual_penalty = model.solver_.penalties(
+                u, forms_there * inverse, 1.0 / (model.C * len(A))
+            )
+        return certificate(
+            model.loss_,
+            Y,
+            F + b,
+            point,
+            model.C,
+            s,
+            penalty=penalty,
+            dual_penalty=dual_penalty,
+            intercept=b,
+        )
+
+    multiple = feasible_multiple(model.loss_, Y, A, model.C, s)
+    found = bounds(A * multiple, forms * multiple**2)
+    if multiple < 1 - DOMAIN_SLACK:  # the nearest feasible point may be a better one than the multiple
+        nearest = feasible_projection(model.loss_, Y, A, model.C, s)
+        other = bounds(nearest, _forms_and_scores(combination, rows, nearest)[0])
+        found = Certificate(found.primal, max(found.dual, other.dual))
+    return found
+
+
+def _forms_and_scores(combination: Combination, rows, A) -> tuple[np.ndarray, np.ndarray]:
+    """Return tr(AᵀK_iA) of every kernel, and Σ_i weights_i K_i A."""
+    forms, F = np.empty(len(combination)), np.zeros(A.shape)
     for i, (member, weight) in enumerate(zip(combination.members, combination.weights, strict=True)):
         KA = combination.family.apply(rows, rows, A, [member])[0]
         forms[i] = np.vdot(A, KA)
         F += weight * KA
-    used = combination.rho > 0
-    g, u = np.zeros(len(forms)), np.zeros(len(forms))
-    g[used] = np.maximum(forms[used], 0) / combination.rho[used] ** 2
-    u[used] = combination.rho[used] * combination.weights[used] * np.sqrt(np.maximum(forms[used], 0))
-    p = model.solver_.p
-    if p is None:  # two stages: the kernel is fixed
-        penalty = dual_penalty = float(combination.weights @ forms)
-    else:
-        penalty, dual_penalty = penalties(u, g, p)
-    return certificate(
-        model.loss_,
-        Y,
-        F,
-        A,
-        model.C,
-        s,
-        penalty=penalty,
-        dual_penalty=dual_penalty,
-        intercept=b,
-    )
+    return np.maximum(forms, 0.0), F

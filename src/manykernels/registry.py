@@ -21,10 +21,12 @@ from .solvers import (
     GreedyAlignment,
     LpNorm,
     MirrorDescent,
+    Obscure,
     SimpleMKL,
     Single,
     Solver,
     TriplyStochastic,
+    Ufo,
     Uniform,
 )
 from .solvers.uniform import LISTED
@@ -47,6 +49,8 @@ SOLVERS: dict[str, type[Solver]] = {
     "silp": SILP,
     "mirror_descent": MirrorDescent,
     "greedy": Greedy,
+    "obscure": Obscure,
+    "ufo": Ufo,
     "alignment": Alignment,
     "greedy_alignment": GreedyAlignment,
     "triply_stochastic": TriplyStochastic,

@@ -13,7 +13,7 @@ from manykernels import kernels as k
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
-from manykernels.solvers import SILP, Greedy, LpNorm, SimpleMKL, Single, Uniform
+from manykernels.solvers import SILP, Greedy, LpNorm, Obscure, SimpleMKL, Single, Ufo, Uniform
 
 N_COLUMNS = 4
 
@@ -139,7 +139,11 @@ SOLVERS: dict[str, Callable[[], Any]] = {
     "silp": lambda: SILP(tol=1e-5),
     "greedy": lambda: Greedy(100, tol=1e-6),
     "greedy-4/3": lambda: Greedy(100, p=4 / 3, tol=1e-6),
+    "obscure": lambda: Obscure(4 / 3, tol=1e-3, random_state=0),
+    "ufo": lambda: Ufo(p=1.5, tol=1e-3, random_state=0),
 }
+#: Those whose objective settles: with them convergence is not a claim about the gap.
+SETTLING = ("Obscure", "Ufo")
 #: Those that take several iterations; Greedy with p = 1 is through after two on these problems.
 ITERATIVE = ["lp-1.1", "lp-4/3", "simple-mkl", "silp", "greedy-4/3"]
 

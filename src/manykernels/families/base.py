@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from ..features import FeatureMap
 from ..kernels import Kernel
 from .bank import Bank
+from .values import Values
 
 Members = Sequence[Any]
 
@@ -189,6 +190,10 @@ class Family(BaseEstimator):
     def bank(self, X, members: Members) -> Bank:
         """Bind members to training rows, with whatever their evaluations may share."""
         raise NotImplementedError
+
+    def values(self, X, members: Members) -> Values:
+        """Return what evaluates members on chosen pairs of training rows."""
+        return Values(self, X, members)
 
     def forms(self, X, A, members: Members) -> np.ndarray:
         """Return tr(Aᵀ K_i A) of some members."""

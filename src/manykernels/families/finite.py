@@ -18,6 +18,7 @@ from .bank import Bank, FeatureBank, KernelBank, StackBank, each_applied, weight
 from .base import Family
 from .sampling import draw_listed, uniform_listed
 from .search import Listed
+from .values import KernelValues, StackValues, Values
 
 
 def _all_explicit(family) -> bool:
@@ -173,6 +174,10 @@ class Finite(_FiniteFamily):
                 )
         return KernelBank(kernels, X)
 
+    def values(self, X, members) -> Values:
+        """Return what evaluates kernels on chosen pairs of rows, sharing inner products."""
+        return KernelValues(self, X, members, self._picked(members))
+
     def _bound(self, X):
         return self if hasattr(self, "_n_features") else self.resolve(X.shape[1])
 
@@ -258,6 +263,10 @@ class Precomputed(_FiniteFamily):
     def bank(self, X, members):
         """Return a bank that reads the stack in place."""
         return StackBank(X, members)
+
+    def values(self, X, members):
+        """Return the stack itself."""
+        return StackValues(self, X, members)
 
     def _bound(self, X):
         return self if hasattr(self, "_n_kernels") else self.resolve(X.shape[2])

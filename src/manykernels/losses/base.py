@@ -32,6 +32,9 @@ class Loss:
         True: targets are real numbers. False: targets are in {-1, +1} (or one-hot).
     smooth : bool
         Whether the gradient is continuous.
+    lipschitz : bool
+        Whether the gradient is bounded: by 1 for every output, and by 1 in every coordinate when they are coupled.
+        The conjugate's domain is then bounded too.
     probabilistic : bool
         Whether scores turn into probabilities.
     """
@@ -41,6 +44,7 @@ class Loss:
     multiclass: ClassVar[bool] = False
     regression: ClassVar[bool] = False
     smooth: ClassVar[bool] = False
+    lipschitz: ClassVar[bool] = False
     probabilistic: ClassVar[bool] = False
 
     def value(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ class Hinge(Loss):
 
     name = "hinge"
     code = 1
+    lipschitz = True
 
     def value(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:
         return np.maximum(0.0, 1.0 - Y * F).sum(axis=1)

@@ -18,6 +18,7 @@ class Logistic(Loss):
     name = "logistic"
     code = 3
     smooth = True
+    lipschitz = True
     probabilistic = True
 
     def value(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ class MaxHinge(Loss):
     name = "max_hinge"
     code = 4
     multiclass = True
+    lipschitz = True
 
     def value(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:
         right = np.sum(Y * F, axis=1, keepdims=True)

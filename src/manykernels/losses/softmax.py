@@ -19,6 +19,7 @@ class Softmax(Loss):
     code = 5
     multiclass = True
     smooth = True
+    lipschitz = True
     probabilistic = True
 
     def value(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:

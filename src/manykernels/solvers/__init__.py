@@ -6,6 +6,7 @@ from .greedy import Greedy
 from .greedy_alignment import GreedyAlignment
 from .lp_norm import LpNorm
 from .mirror_descent import MirrorDescent
+from .obscure import Obscure, Ufo
 from .silp import SILP
 from .simple_mkl import SimpleMKL
 from .triply_stochastic import TriplyStochastic
@@ -19,6 +20,7 @@ __all__ = [
     "GreedyAlignment",
     "LpNorm",
     "MirrorDescent",
+    "Obscure",
     "SimpleMKL",
     "Single",
     "Solver",
@@ -26,5 +28,6 @@ __all__ = [
     "StreamingSolver",
     "TriplyStochastic",
     "TwoStageSolver",
+    "Ufo",
     "Uniform",
 ]

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from .._text import brief
+from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
 from ..losses import Loss
@@ -81,6 +82,10 @@ class Solver(BaseEstimator):
                 )
         if self.losses is not None and loss.name not in self.losses:
             raise ValueError(f"{name} takes loss {', '.join(self.losses)}, not {loss.name!r}.")
+
+    def penalties(self, u: np.ndarray, g: np.ndarray, lam: float) -> tuple[float, float]:
+        """Return the penalty of the norms u, over λ/2, and its conjugate at g: what a certificate needs."""
+        return penalties(u, g, self.p)
 
     def default_loss(self, n_classes: int | None) -> str:
         """Return the name of the loss for regression (None), two classes, or more."""

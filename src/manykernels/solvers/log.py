@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from ..predictors import Predictor
 from ..problem import Trace
 from .workspace import Iterate
 
@@ -27,6 +28,8 @@ class Step:
     iteration : int
     objective, gap, seconds : float
     n_kernels : int
+    predictor : callable or None
+        Returns the predictor of this iteration, for solvers that offer it.
     """
 
     iteration: int
@@ -34,6 +37,7 @@ class Step:
     gap: float
     seconds: float
     n_kernels: int
+    predictor: Callable[[], Predictor] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -56,16 +60,17 @@ class Log:
     def __len__(self):
         return len(self.steps)
 
-    def add(self, iterate: Iterate) -> bool:
+    def add(self, iterate: Iterate, predictor: Callable[[], Predictor] | None = None) -> bool:
         """Record an iterate; whether to stop."""
         seconds = time.perf_counter() - self.started
         kernels = int(np.count_nonzero(iterate.theta))
-        return self(Step(len(self.steps) + 1, iterate.objective, iterate.gap, seconds, kernels))
+        step = Step(len(self.steps) + 1, iterate.objective, iterate.gap, seconds, kernels)
+        return self(step, predictor)
 
-    def __call__(self, step: Step) -> bool:
-        self.steps.append(step)
+    def __call__(self, step: Step, predictor: Callable[[], Predictor] | None = None) -> bool:
+        self.steps.append(step)  # without the predictor, which holds on to arrays
         logger.debug("%s", step)
-        return bool(self.on_iteration and self.on_iteration(step))
+        return bool(self.on_iteration and self.on_iteration(replace(step, predictor=predictor)))
 
     def trace(self, **extra: tuple) -> Trace:
         """Return the steps as columns."""
