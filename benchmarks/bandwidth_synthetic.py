@@ -16,6 +16,7 @@ import numpy as np
 from common import finish, judged, parser, pyplot, save
 from mkl_methods import (
     Split,
+    c_grid,
     color_of,
     continuous,
     evaluate,
@@ -36,7 +37,6 @@ from mkl_methods import (
 GAMMAS = (0, 1, 2, 5, 10, 20, 40)
 COLUMNS, RHO = 50, 1.75
 SIZES = (50, 1000, 2000)
-GRID = tuple(10.0 ** np.arange(-1, 6))
 SHRINKAGE = tuple(10.0 ** np.arange(-6, 3))
 SIGMAS = np.geomspace(1e-3, 1e3, 50)
 STEPS = 15
@@ -82,7 +82,7 @@ def work(gamma, seed, grid, steps) -> list[dict]:
 
 def verdicts(errors, aligned, seconds) -> list[str]:
     """Compare with the text around Fig. 6.6 and 6.7."""
-    first, last = list(errors["UNIFORM"])[0], list(errors["UNIFORM"])[-1]
+    first, *_, last = errors["UNIFORM"]
 
     def mean(m, task, what=errors):
         return float(what[m][task].mean())
@@ -180,9 +180,9 @@ def draw(plt, errors, aligned, seconds):
 
 def main():
     p = parser(__doc__)
-    options(p, 6)
+    options(p, 6, (-1, 5))
     args = p.parse_args()
-    gammas, repetitions, grid, steps = GAMMAS, args.repetitions, GRID, STEPS
+    gammas, repetitions, grid, steps = GAMMAS, args.repetitions, c_grid(*args.decades), STEPS
     if args.quick:
         gammas, repetitions, grid, steps = (0, 40), 2, (1.0, 100.0, 1e4), 5
     tasks = [(gamma, seed, grid, steps) for seed in range(repetitions) for gamma in gammas]

@@ -31,6 +31,7 @@ from manykernels.solvers import (
 from mkl_methods import (
     Method,
     Split,
+    c_grid,
     color_of,
     evaluate,
     median_ranks,
@@ -47,7 +48,6 @@ from mkl_methods import (
 
 TRUTH = np.sqrt([2.0, 12.0, 60.0])
 SIZES = (500, 500, 1000)
-GRID = tuple(10.0 ** np.arange(-2, 4))
 FINE = " [fine]"
 SEARCH = Dirichlets((0, 20))
 
@@ -208,11 +208,12 @@ def draw(plt, errors, curve, tables):
 
 def main():
     p = parser(__doc__)
-    options(p, 5)
+    options(p, 5, (-2, 3))
+    p.add_argument("--points", type=int, default=1000, help="frequencies tried one by one")
     args = p.parse_args()
-    repetitions, sizes, grid, points, fine = args.repetitions, SIZES, GRID, 1000, True
+    repetitions, sizes, grid, points, fine = args.repetitions, SIZES, c_grid(*args.decades), args.points, True
     if args.quick:
-        repetitions, sizes, grid, points, fine = 1, (250, 200, 500), GRID[2:5:2], 40, False
+        repetitions, sizes, grid, points, fine = 1, (250, 200, 500), grid[2:5:2], 40, False
     frequencies = np.union1d(np.linspace(0, 20, points + 1), TRUTH)
     chunks = [(a, a + 50, frequencies, sizes, grid[::2]) for a in range(0, len(frequencies), 50)]
     curve = run_tasks(single, chunks, args.jobs)

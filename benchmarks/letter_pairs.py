@@ -16,6 +16,7 @@ from common import finish, judged, load, parser, pyplot, save
 from mkl_methods import (
     Split,
     better_of,
+    c_grid,
     color_of,
     continuous,
     evaluate,
@@ -38,7 +39,6 @@ from mnist_pairs import scale_at_one, scale_counts
 
 PAIRS = ["BR", "CG", "DO", "EF", "FP", "GQ", "HK", "IJ", "KX", "MN", "OQ", "UV"]
 SIZES = (300, 200, 1000)
-GRID = (1.0, 10.0, 100.0, 1000.0)
 SHRINKAGE = tuple(10.0 ** np.arange(-6, 2))
 STEPS = 20
 #: Table 6.4.
@@ -176,11 +176,11 @@ def draw_alignment(plt, errors, aligned, names):
 
 def main():
     p = parser(__doc__)
-    options(p, 3)
+    options(p, 3, (0, 3))
     args = p.parse_args()
-    pairs, repetitions, sizes, grid, steps = PAIRS, args.repetitions, SIZES, GRID, STEPS
+    pairs, repetitions, sizes, grid, steps = PAIRS, args.repetitions, SIZES, c_grid(*args.decades), STEPS
     if args.quick:
-        pairs, repetitions, sizes, grid, steps = PAIRS[3:5], 1, (100, 200, 500), GRID[:3], 6
+        pairs, repetitions, sizes, grid, steps = PAIRS[3:5], 1, (100, 200, 500), grid[:3], 6
     X, letters = rows_of(args.data)
     tasks = []
     for seed in range(repetitions):

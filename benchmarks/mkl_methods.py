@@ -47,8 +47,6 @@ from manykernels.solvers import (
     Uniform,
 )
 
-#: The values of C; the thesis has 10^-5, 10^-4.5, ..., 10^5.
-C_GRID = tuple(10.0 ** np.arange(-1, 5))
 #: Steps of libsvm after which a machine is taken as it is.
 SVC_STEPS = 200_000
 
@@ -140,10 +138,15 @@ def finite(sigmas, label: str = "", single: bool = False) -> list[Method]:
     return [Method(name + label, kernels, solver) for name, solver in found.items()]
 
 
+def c_grid(low: int, high: int) -> tuple[float, ...]:
+    """Return the values of C; the thesis has 10^-5, 10^-4.5, ..., 10^5."""
+    return tuple(10.0 ** np.arange(low, high + 1))
+
+
 # -- one method on one split ---------------------------------------------------------------------------------
 
 
-def evaluate(method: Method, s: Split, grid=C_GRID, aligned: bool = False) -> dict:
+def evaluate(method: Method, s: Split, grid, aligned: bool = False) -> dict:
     """Return the test error and what goes with it; `aligned` adds the centred alignment on the test rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -181,7 +184,7 @@ def _shrunk(method, s):
     return max(learned, key=lambda k: alignment(k.combination_.gram(s.Xv, s.Xv), s.yv))
 
 
-def svm(K, Kv, Kt, s: Split, grid=C_GRID) -> dict:
+def svm(K, Kv, Kt, s: Split, grid) -> dict:
     """Return what an SVM on a kernel reaches, with C chosen on the validation rows."""
     best = None
     for C in grid:
@@ -213,7 +216,7 @@ def _one_stage(method, s, grid):
     return {"error": error, "valid": missed, "C": float(C), "seconds": seconds}, model.combination_
 
 
-def svc_grid(s: Split, grid=C_GRID, aligned: bool = False) -> dict:
+def svc_grid(s: Split, grid, aligned: bool = False) -> dict:
     """Return what a user would reach: 13 bandwidths around the median distance, and C, by validation error."""
     parts = [euclidean_distances(Z, s.X, squared=True) for Z in (s.X, s.Xv, s.Xt)]
     distances = parts[0][np.triu_indices(len(s.y), 1)]
@@ -332,8 +335,15 @@ def runs_of(errors) -> str:
     return " to ".join(str(c) for c in dict.fromkeys((counts[0], counts[-1])))
 
 
-def options(p, repetitions: int) -> None:
+def options(p, repetitions: int, decades=(-1, 4)) -> None:
     """Add the options of the benchmarks with repetitions."""
+    p.add_argument(
+        "--decades",
+        type=int,
+        nargs=2,
+        default=decades,
+        help="C is 10 to the powers from the one to the other",
+    )
     p.add_argument(
         "--repetitions", type=int, default=repetitions, help="random splits, or data sets, per task"
     )

@@ -20,9 +20,9 @@ from manykernels import AlignedKernel, MKLClassifier
 from manykernels.families import Gaussians
 from manykernels.solvers import GreedyAlignment, Uniform
 from mkl_methods import (
-    C_GRID,
     Split,
     better_of,
+    c_grid,
     continuous,
     evaluate,
     finite,
@@ -170,9 +170,9 @@ def main():
     p = parser(__doc__)
     options(p, 5)
     args = p.parse_args()
-    pairs, repetitions, sizes, grid = PAIRS, args.repetitions, SIZES, C_GRID
+    pairs, repetitions, sizes, grid = PAIRS, args.repetitions, SIZES, c_grid(*args.decades)
     if args.quick:
-        pairs, repetitions, sizes, grid = PAIRS[3:5], 1, (150, 300, 500), C_GRID[1:4]
+        pairs, repetitions, sizes, grid = PAIRS[3:5], 1, (150, 300, 500), grid[1:4]
     X, y = rows_of(args.data)
     tasks = [
         (f"{a} and {b}", seed, pair(X, y, a, b, sizes, seed), grid)

@@ -30,6 +30,7 @@ from mkl_methods import (
     Method,
     Split,
     better_of,
+    c_grid,
     continuous,
     evaluate,
     finite,
@@ -63,7 +64,6 @@ SIZES = {
     "thyroid": (86, 22, 107),
     "waveform": (500, 1000, 2000),
 }
-GRID = tuple(10.0 ** np.arange(-1, 5))
 SIGMAS = 1e-4 * 1.6 ** np.arange(50)
 SHRINKAGE = tuple(10.0 ** np.arange(-5, 2))
 STEPS, ARD_STEPS = 50, 10
@@ -256,9 +256,9 @@ def main():
     p.add_argument("--parts", nargs="+", default=["svm", "ridge"], choices=["svm", "ridge"])
     args = p.parse_args()
     names = [n for n in SIZES if args.data is not None or n in OPENML]
-    repetitions, grid = args.repetitions, GRID
+    repetitions, grid = args.repetitions, c_grid(*args.decades)
     if args.quick:
-        names, repetitions, grid = [n for n in names if n in ("ionosphere", "sonar", "thyroid")], 1, GRID[1:4]
+        names, repetitions, grid = [n for n in names if n in ("ionosphere", "sonar", "thyroid")], 1, grid[1:4]
     tasks = [(n, seed, split_of(n, args.data, seed), grid) for seed in range(repetitions) for n in names]
     record = {
         "benchmark": "raetsch",
