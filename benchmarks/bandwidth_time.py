@@ -33,7 +33,7 @@ ROWS = (50, 100, 200, 500, 1000)
 KERNELS = (50, 100, 200, 500, 1000, 2000)
 RATIO_ROWS = (500, 1000, 2000, 3000)
 #: A method is not run on more once a fit has taken longer.
-PATIENCE = 20.0
+PATIENCE = 10.0
 
 
 def timed(method, X, y, Xt, yt, C=1.0) -> dict:

@@ -210,10 +210,7 @@ def main():
     }
     plt = pyplot() if args.out is not None else None
     if plt is not None:
-        title = (
-            f"Letter pairs, {sizes[0]} training rows: median and quartiles over {runs_of(errors)} splits; "
-            "median rank in brackets"
-        )
+        title = f"Letter pairs, {sizes[0]} training rows: {runs_of(errors)}; median rank in brackets"
         names = [m for m in errors if m in THESIS or m == "GCD-2s (nD, NoReg)"]
         other = args.out.with_name(args.out.stem + "_alignment")
         record["figures"] = [

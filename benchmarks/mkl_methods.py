@@ -329,10 +329,13 @@ def run_tasks(work, tasks, jobs: int, minutes: float | None = None) -> list[dict
     return found
 
 
-def runs_of(errors) -> str:
-    """Return over how many repetitions: a number, or two when some tasks have more."""
+def runs_of(errors, noun="split") -> str:
+    """Return what a figure shows: "one split", or "median and quartiles over 3 to 5 splits"."""
     counts = sorted({len(v) for tasks in errors.values() for v in tasks.values()})
-    return " to ".join(str(c) for c in dict.fromkeys((counts[0], counts[-1])))
+    if counts[-1] == 1:
+        return f"one {noun}"
+    number = " to ".join(str(c) for c in dict.fromkeys((counts[0], counts[-1])))
+    return f"median and quartiles over {number} {noun}s"
 
 
 def options(p, repetitions: int, decades=(-1, 4)) -> None:
@@ -387,7 +390,8 @@ def strips(plt, errors, ranks, title, xlabel, unit=100.0, columns=4):
         axis.set_title(task, fontsize=10)
         tidy(axis)
         axis.set_ylim(len(names) - 0.4, -0.6)
-    axes[0, 0].set_yticks(range(len(names)), [f"{m}  ({ranks[m]:g})" for m in names], fontsize=8)
+    for axis in axes[:, 0]:  # shared, but the size of the labels is not
+        axis.set_yticks(range(len(names)), [f"{m}  ({ranks[m]:g})" for m in names], fontsize=8)
     for axis in axes.flat[len(tasks) :]:
         axis.set_visible(False)
     for axis in axes[-1]:

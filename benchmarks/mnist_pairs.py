@@ -198,10 +198,7 @@ def main():
     }
     plt = pyplot() if args.out is not None else None
     if plt is not None:
-        title = (
-            f"MNIST pairs, {sizes[0]} training rows: median and quartiles over {runs_of(errors)} splits; "
-            "median rank in brackets"
-        )
+        title = f"MNIST pairs, {sizes[0]} training rows: {runs_of(errors)}; median rank in brackets"
         record["figures"] = [save(strips(plt, errors, ranks, title, "test error, %"), args.out)]
     finish(record, args.out)
 

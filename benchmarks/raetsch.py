@@ -288,7 +288,7 @@ def main():
         if scale:
             record["scale_at_C1"] = scale_counts(scale)
         if plt is not None:
-            title = f"{title}: median and quartiles over {runs_of(errors)} splits; median rank in brackets"
+            title = f"{title}: {runs_of(errors)}; median rank in brackets"
             where = args.out.with_name(f"{args.out.stem}_{part}")
             record["figures"].append(save(strips(plt, errors, ranks, title, label, unit=unit), where))
     finish(record, args.out)
