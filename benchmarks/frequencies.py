@@ -210,8 +210,15 @@ def main():
     p = parser(__doc__)
     options(p, 5, (-2, 3))
     p.add_argument("--points", type=int, default=1000, help="frequencies tried one by one")
+    p.add_argument("--no-fine", action="store_true", help="leave out the list of pitch 0.1, which is slow")
     args = p.parse_args()
-    repetitions, sizes, grid, points, fine = args.repetitions, SIZES, c_grid(*args.decades), args.points, True
+    repetitions, sizes, grid, points, fine = (
+        args.repetitions,
+        SIZES,
+        c_grid(*args.decades),
+        args.points,
+        not args.no_fine,
+    )
     if args.quick:
         repetitions, sizes, grid, points, fine = 1, (250, 200, 500), grid[2:5:2], 40, False
     frequencies = np.union1d(np.linspace(0, 20, points + 1), TRUTH)
