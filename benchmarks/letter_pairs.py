@@ -133,7 +133,7 @@ def verdicts(errors, aligned, seconds) -> list[str]:
 def draw_alignment(plt, errors, aligned, names):
     """Draw error against alignment, one panel per pair."""
     tasks = list(errors[names[0]])
-    columns = min(4, len(tasks))
+    columns = min(4 if len(tasks) > 6 else 3, len(tasks))
     n_rows = -(-len(tasks) // columns)
     figure, axes = plt.subplots(
         n_rows,
