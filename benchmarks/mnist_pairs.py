@@ -1,0 +1,207 @@
+"""Eight pairs of MNIST digits: one-dimensional bandwidths by every method (001, Fig. 6.9, Table 6.4).
+
+500 training, 1,000 validation and 2,000 test rows of raw pixels, as in the thesis; ``mkl_methods.py`` has methods and
+protocol. The thesis gives finite methods 20 bandwidths evenly spaced in [500, 50000]; here they also run on 20 evenly
+spaced in log σ between the same ends ("[log]"). The thesis does not name its pairs in the text: these are eight of
+various difficulty.
+
+The scale question: at C = 1, without any choice on validation rows, is it better to bring the learned kernel to a mean
+diagonal of 1 as it is, or after centring? Reported in "scale_at_C1", over the same splits.
+
+python benchmarks/mnist_pairs.py --data DIR --out results/mnist_pairs.json
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from common import finish, judged, load, parser, pyplot, save
+from manykernels import AlignedKernel, MKLClassifier
+from manykernels.families import Gaussians
+from manykernels.solvers import GreedyAlignment, Uniform
+from mkl_methods import (
+    Split,
+    better_of,
+    c_grid,
+    continuous,
+    evaluate,
+    finite,
+    median_ranks,
+    options,
+    print_table,
+    run_tasks,
+    runs_of,
+    say,
+    split_rows,
+    strips,
+    summary,
+    svc_grid,
+    table_of,
+    verdict,
+)
+
+PAIRS = [(0, 6), (1, 7), (2, 7), (3, 5), (3, 8), (4, 9), (5, 8), (7, 9)]
+SIZES = (500, 1000, 2000)
+ENDS = (500.0, 50_000.0)
+#: The methods of Table 6.4, on the thesis's bandwidths.
+THESIS = {
+    "GCD-2s (1D)": 1,
+    "CKL (1D)": 2,
+    "AMKL": 4.5,
+    "LPMKL (p = 1)": 4.5,
+    "LPMKL (p = 2)": 5,
+    "UNIFORM": 4,
+}
+LOG = " [log]"
+
+
+def rows_of(folder):
+    """Return the training images and their digits."""
+    arrays = load("mnist", folder)
+    if "X_train" in arrays:
+        return arrays["X_train"], arrays["y_train"].astype(int)
+    return arrays["X"][:60_000].astype(np.uint8), arrays["y"][:60_000].astype(int)
+
+
+def pair(X, y, a, b, sizes, seed) -> Split:
+    """Return a split of the rows of two digits."""
+    rows = np.flatnonzero((y == a) | (y == b))
+    rng = np.random.default_rng([seed, a, b])
+    return split_rows(X[rows], np.where(y[rows] == a, 1.0, -1.0), sizes, rng)
+
+
+def work(task, seed, s: Split, grid) -> list[dict]:
+    """Return the records of one pair and repetition."""
+    s = Split(*(np.asarray(v, dtype=float) for v in (s.X, s.y, s.Xv, s.yv, s.Xt, s.yt)))
+    methods = [
+        *continuous(ard=False),
+        *finite(np.linspace(*ENDS, 20), single=True),
+        *finite(np.geomspace(*ENDS, 20), LOG, single=True),
+    ]
+    about = {"task": task, "seed": seed}
+    records = [{**about, "method": m.name, **evaluate(m, s, grid)} for m in methods]
+    records.append({**about, "method": "SVC, grid", **svc_grid(s, grid)})
+    records.append({**about, "method": "scale", **scale_at_one(s)})
+    return records
+
+
+def scale_at_one(s: Split) -> dict:
+    """Return the test errors at C = 1 with unit mean diagonal before or after centring, intercept penalised."""
+    kernel = AlignedKernel(Gaussians(), solver=GreedyAlignment()).fit(s.X, s.y)
+    K, Kt = kernel.transform(s.X), kernel.transform(s.Xt)
+    means = K.mean(axis=0)
+    centred = float(np.mean(np.diagonal(K) - 2 * means + means.mean()))
+    found = {}
+    for how, size in (("plain", 1.0), ("centred", centred)):
+        model = MKLClassifier("precomputed", solver=Uniform(), loss="hinge", normalize=None, C=1.0)
+        model.fit(K[:, :, None] / size, s.y)
+        found[how] = float(np.mean(model.predict(Kt[:, :, None] / size) != s.yt))
+    return found
+
+
+def scale_counts(records) -> dict:
+    """Return on how many tasks the one or the other scale has the lower mean error."""
+    tasks = sorted({r["task"] for r in records})
+    means = {
+        t: [float(np.mean([r[how] for r in records if r["task"] == t])) for how in ("plain", "centred")]
+        for t in tasks
+    }
+    return {
+        "centred_better": sum(c < p for p, c in means.values()),
+        "plain_better": sum(p < c for p, c in means.values()),
+        "tasks": len(tasks),
+        "mean_errors": means,
+    }
+
+
+def verdicts(errors, seconds) -> list[str]:
+    """Compare with Table 6.4 and the text around it."""
+    ranks = median_ranks(errors, THESIS)
+    said = ", ".join(f"{m} {ranks[m]:g} ({THESIS[m]:g})" for m in THESIS)
+    lower, same, higher = better_of(errors, "GCD-2s (1D)", "CKL (1D)")
+    found = [
+        verdict(
+            "GCD-2s (1D) has the best median rank of the methods of Table 6.4",
+            ranks["GCD-2s (1D)"] == min(ranks.values()),
+            f"median ranks here (thesis): {said}. Against CKL it has the lower error on {lower} pairs, the same on "
+            f"{same}, the higher on {higher}.",
+            "alignment hardly changes with σ beyond the median distance, while the error does: the SVM's own "
+            "objective, which CKL follows, prefers a narrower kernel. The further the alignment is maximised, the "
+            "worse: compare 'refit'.",
+        )
+    ]
+    fixed = [m for m in THESIS if "(1D)" not in m]
+    worst = max(ranks["GCD-2s (1D)"], ranks["CKL (1D)"])
+    found.append(
+        verdict(
+            "Methods over all bandwidths beat finite ones on the thesis's bandwidths",
+            worst < min(ranks[m] for m in fixed),
+            f"ranks {ranks['GCD-2s (1D)']:g} and {ranks['CKL (1D)']:g}, the best finite one "
+            f"{min(ranks[m] for m in fixed):g}.",
+        )
+    )
+    both = median_ranks(errors, [m for m in errors if m.endswith(LOG) or "(1D)" in m])
+    best = min((m for m in both if m.endswith(LOG)), key=both.get)
+    found.append(
+        verdict(
+            "The discretisation matters (the thesis's explanation)",
+            np.mean([errors[m + LOG][t].mean() < errors[m][t].mean() for m in fixed for t in errors[m]])
+            > 0.5,
+            "on 20 bandwidths evenly spaced in log σ the finite methods improve on "
+            + ", ".join(f"{better_of(errors, m + LOG, m)[0]} ({m})" for m in fixed)
+            + f" of {len(errors[best])} pairs; the best of them then is {best} with rank {both[best]:g} beside "
+            f"{both['GCD-2s (1D)']:g} for GCD-2s and {both['CKL (1D)']:g} for CKL.",
+        )
+    )
+    median = {m: float(np.median(np.concatenate(list(v.values())))) for m, v in seconds.items()}
+    learned = {m: median[m] for m in THESIS if m != "UNIFORM"}
+    found.append(
+        verdict(
+            "GCD-2s is the fastest MKL method after UNIFORM, one-stage methods the slowest",
+            min(learned, key=learned.get) == "GCD-2s (1D)",
+            "median CPU seconds " + ", ".join(f"{m} {median[m]:.2f}" for m in THESIS) + ".",
+            "20 kernels on 500 rows are few; see bandwidth_time.py for more.",
+        )
+    )
+    return found
+
+
+def main():
+    p = parser(__doc__)
+    options(p, 5)
+    args = p.parse_args()
+    pairs, repetitions, sizes, grid = PAIRS, args.repetitions, SIZES, c_grid(*args.decades)
+    if args.quick:
+        pairs, repetitions, sizes, grid = PAIRS[3:5], 1, (150, 300, 500), grid[1:4]
+    X, y = rows_of(args.data)
+    tasks = [
+        (f"{a} and {b}", seed, pair(X, y, a, b, sizes, seed), grid)
+        for seed in range(repetitions)
+        for a, b in pairs
+    ]
+    records = run_tasks(work, tasks, args.jobs, args.minutes)
+    scale = [r for r in records if r["method"] == "scale"]
+    records = [r for r in records if r["method"] != "scale"]
+    errors, seconds = table_of(records), table_of(records, "seconds")
+    ranks = median_ranks(errors)
+    print_table(errors, ranks)
+    lines = [judged(v, args.quick) for v in verdicts(errors, seconds)]
+    say(*lines)
+    record = {
+        "benchmark": "mnist_pairs",
+        "reproduces": "001, Fig. 6.9, Table 6.4",
+        "verdict": lines,
+        "median_ranks": ranks,
+        "median_ranks_thesis_methods": median_ranks(errors, THESIS),
+        "scale_at_C1": scale_counts(scale),
+        "results": summary(records),
+    }
+    plt = pyplot() if args.out is not None else None
+    if plt is not None:
+        title = f"MNIST pairs, {sizes[0]} training rows: {runs_of(errors)}; median rank in brackets"
+        record["figures"] = [save(strips(plt, errors, ranks, title, "test error, %"), args.out)]
+    finish(record, args.out)
+
+
+if __name__ == "__main__":
+    main()
