@@ -34,12 +34,20 @@ def distance_quantiles(
     positive = distances > 1e-12 * max(distances.max(initial=0.0), np.finfo(float).tiny)
     if not positive.any():
         return None
-    distances, weights = distances[positive], weights[positive]
-    order = np.argsort(distances, kind="stable")
-    cumulative = np.cumsum(weights[order])
-    places = np.searchsorted(cumulative, np.asarray(levels) * cumulative[-1])
-    found = distances[order][np.minimum(places, len(distances) - 1)]
+    found = _quantiles(distances[positive], weights[positive], np.asarray(levels))
     return np.sqrt(found) if statistic == "sqdist" else found
+
+
+def _quantiles(values, weights, levels) -> np.ndarray:
+    """Return the least values with at least these shares of the weight at or below them."""
+    n = len(values)
+    if (weights == weights[0]).all():  # no need to sort
+        places = np.clip(np.ceil(levels * n).astype(int) - 1, 0, n - 1)
+        return np.partition(values, places)[places]
+    order = np.argsort(values, kind="stable")
+    cumulative = np.cumsum(weights[order])
+    places = np.searchsorted(cumulative, levels * cumulative[-1])
+    return values[order][np.minimum(places, n - 1)]
 
 
 def median_distance(X, sample_weight, statistic: str) -> float:
