@@ -26,8 +26,9 @@ from ._rows import all_or_nothing, as_needed
 from ._text import brief
 from .losses import get_loss
 from .problem import Problem, Result, Scale
-from .registry import SOLVERS, is_pairwise, make_family, make_solver
+from .registry import MANY_ROWS, SOLVERS, is_pairwise, learns_bandwidths, make_family, make_solver
 from .solvers import Solver, Step, StreamingSolver
+from .solvers.calibration import probabilities as calibrated
 
 
 def _streams(estimator) -> bool:
@@ -40,7 +41,7 @@ def _streams(estimator) -> bool:
 def _gives_probabilities(estimator) -> bool:
     loss = getattr(estimator, "loss_", None)
     if loss is not None:
-        return loss.probabilistic
+        return loss.probabilistic or estimator.result_.calibration is not None
     return estimator.loss != "auto" and get_loss(estimator.loss).probabilistic
 
 
@@ -96,10 +97,11 @@ class _MKL(BaseEstimator):
         X, y = self._validate_rows(X, y)
         y = self._set_targets(y)
         s = self._weights(sample_weight, X, y)
-        family = make_family(self.kernels, X, s)
+        many = learns_bandwidths(self.solver, X.shape[0])
+        family = make_family(self.kernels, X, s, continuum=many)
         family = family.resolve(self._width(X), getattr(self, "feature_names_in_", None))
         X = as_needed(X, family)
-        solver = make_solver(self.solver, family, self.random_state)
+        solver = make_solver(self.solver, family, self.random_state, X.shape[0])
         loss = get_loss(solver.default_loss(self._n_classes()) if self.loss == "auto" else self.loss)
         self._check_loss(loss)
         solver.check_compatible(family, loss)
@@ -131,10 +133,15 @@ class _MKL(BaseEstimator):
             X,
             y,
             accept_sparse="csr",
-            dtype=np.float64,
+            dtype=self._row_types(X),
             multi_output=True,
             y_numeric=self._n_classes_needed() is None,
         )
+
+    def _row_types(self, X) -> Any:
+        """Return what rows may be made of: solvers on streams compute in single precision where X is that."""
+        many = self.solver == "auto" and not isinstance(X, list) and X.shape[0] > MANY_ROWS
+        return [np.float64, np.float32] if many or _streams(self) else np.float64
 
     def _n_classes_needed(self):
         return None if isinstance(self, RegressorMixin) else 2
@@ -199,6 +206,7 @@ class _MKL(BaseEstimator):
         self.intercept_ = r.intercept
         self.objective_, self.gap_, self.gap_kind_ = r.objective, r.gap, r.gap_kind
         self.n_iter_, self.converged_, self.trace_ = r.n_iter, r.converged, r.trace
+        self.C_ = self.C if r.C is None else r.C
 
     # -- streams ---------------------------------------------------------------------------------------
 
@@ -235,7 +243,7 @@ class _MKL(BaseEstimator):
         family = self.combination_.family
         if not family.pairwise:
             return as_needed(
-                validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64), family
+                validate_data(self, X, reset=False, accept_sparse="csr", dtype=self._known_types()), family
             )
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
         X = X[:, :, None] if X.ndim == 2 else X
@@ -245,6 +253,9 @@ class _MKL(BaseEstimator):
                 "pass the shape (n, n_train, n_kernels)."
             )
         return X
+
+    def _known_types(self) -> Any:
+        return [np.float64, np.float32] if isinstance(self.solver_, StreamingSolver) else np.float64
 
     def _scores(self, X) -> np.ndarray:
         rows = self._rows(X)
@@ -316,6 +327,8 @@ _ATTRIBUTES = """combination_ : Combination
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.
     n_iter_, converged_, trace_ : int, bool, Trace
+    C_ : float
+        The C of the objective: as given, or as the solver chose it (Blockwise).
     solver_, loss_, normalize_ : what ``"auto"`` became
     n_features_in_, feature_names_in_ : int, array"""
 
@@ -466,11 +479,14 @@ class MKLClassifier(ClassifierMixin, _MKL):
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X):
-        """Return class probabilities, (n, n_classes); with loss ``"logistic"`` or ``"softmax"`` only.
+        """Return class probabilities, (n, n_classes); with loss ``"logistic"`` or ``"softmax"``, or from Blockwise.
 
         They are the model's own: the sigmoid or the softmax of the scores. One-vs-rest probabilities
-        (logistic loss, more than two classes) are scaled to sum to one.
+        (logistic loss, more than two classes) are scaled to sum to one. Blockwise calibrates its scores on rows
+        that it has not seen.
         """
+        if self.result_.calibration is not None:
+            return calibrated(self._scores(X), self.result_.calibration)
         return targets.probabilities(self._scores(X), len(self.classes_), self.loss_)
 
     @available_if(_gives_probabilities)

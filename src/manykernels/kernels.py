@@ -24,7 +24,7 @@ from sklearn.metrics.pairwise import (
 )
 
 from ._text import brief
-from .features import Exact, FeatureMap, Fourier
+from .features import Binning, Exact, FeatureMap, Fourier
 
 __all__ = [
     "Constant",
@@ -323,6 +323,7 @@ class Laplacian(Kernel):
     """
 
     statistic = "l1"
+    has_random_features = True
 
     def __init__(self, sigma=1.0, columns=None):
         self.sigma = sigma
@@ -340,6 +341,10 @@ class Laplacian(Kernel):
     def diag(self, X):
         """Return ones."""
         return np.ones(X.shape[0])
+
+    def random_features(self, n_features, seed, index, size):
+        """Return random binning features."""
+        return Binning(self.sigma, self.width(n_features), self.columns, seed, index, size)
 
     def _symbol(self):
         return f"laplacian(σ={self.sigma:.3g})"

@@ -9,13 +9,24 @@ import numpy as np
 from sklearn.base import clone
 
 from ._text import brief
-from .families import Enumerable, Family, Finite, Gaussians, Maximisable, Precomputed, Products
+from .families import (
+    Enumerable,
+    Family,
+    Finite,
+    Gaussians,
+    HasRandomFeatures,
+    Laplacians,
+    Maximisable,
+    Precomputed,
+    Products,
+)
 from .families.bandwidths import bandwidth_grid
 from .families.base import can
 from .kernels import RBF, Kernel, Laplacian, Linear
 from .solvers import (
     SILP,
     Alignment,
+    Blockwise,
     Greedy,
     GreedyAlignment,
     LpNorm,
@@ -36,7 +47,9 @@ FAMILIES: dict[str, Any] = {
 #: Names of families whose bandwidths come from the data's distances.
 GRIDS: dict[str, Any] = {"gaussian": RBF, "laplacian": Laplacian}
 #: Names that mean a continuum where the solver takes one.
-CONTINUA: dict[str, Any] = {"gaussian": Gaussians}
+CONTINUA: dict[str, Any] = {"gaussian": Gaussians, "laplacian": Laplacians}
+#: More rows than a Gram matrix should hold: ``solver="auto"`` takes Blockwise where there are random features.
+MANY_ROWS = 20_000
 SOLVERS: dict[str, type[Solver]] = {
     "uniform": Uniform,
     "single": Single,
@@ -47,6 +60,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "greedy": Greedy,
     "alignment": Alignment,
     "greedy_alignment": GreedyAlignment,
+    "blockwise": Blockwise,
 }
 
 
@@ -57,11 +71,21 @@ def is_pairwise(kernels: Any) -> bool:
     return bool(getattr(kernels, "pairwise", False))
 
 
-def make_family(kernels: Any, X, sample_weight) -> Family:
-    """Return the family that `kernels` describes, not yet resolved."""
+def learns_bandwidths(solver: Any, n_rows: int) -> bool:
+    """Whether ``"gaussian"`` and ``"laplacian"`` mean one learned bandwidth per column, not a list of bandwidths."""
+    if isinstance(solver, str):
+        name = solver.lower().replace("-", "_")
+        return n_rows > MANY_ROWS if name == "auto" else SOLVERS.get(name) is Blockwise
+    return isinstance(solver, Blockwise)
+
+
+def make_family(kernels: Any, X, sample_weight, *, continuum: bool = False) -> Family:
+    """Return the family that `kernels` describes, not yet resolved; `continuum` see ``learns_bandwidths``."""
     if isinstance(kernels, Family):
         return kernels.adapt(X, sample_weight)
     if isinstance(kernels, str):
+        if continuum and kernels in CONTINUA:
+            return CONTINUA[kernels](ard=True).adapt(X, sample_weight)
         if kernels in GRIDS:
             return Finite(bandwidth_grid(GRIDS[kernels], X, sample_weight))
         if kernels in FAMILIES:
@@ -85,12 +109,12 @@ def make_family(kernels: Any, X, sample_weight) -> Family:
     )
 
 
-def make_solver(solver: Any, family: Family, random_state: Any) -> Solver:
+def make_solver(solver: Any, family: Family, random_state: Any, n_rows: int = 0) -> Solver:
     """Return a fresh solver; ``"auto"`` chooses by what the family can do."""
     if isinstance(solver, str):
         name = solver.lower().replace("-", "_")
         if name == "auto":
-            made = choose_solver(family)
+            made = choose_solver(family, n_rows)
         elif name in SOLVERS:
             made = SOLVERS[name]()
         else:
@@ -108,11 +132,13 @@ def make_solver(solver: Any, family: Family, random_state: Any) -> Solver:
     return made
 
 
-def choose_solver(family: Family) -> Solver:
-    """Return Greedy for families of products, LpNorm(p=4/3) where the kernels can be listed, else the plain sum.
+def choose_solver(family: Family, n_rows: int = 0) -> Solver:
+    """Return Blockwise for many rows where there are random features; Greedy for families of products, LpNorm(p=4/3) where the kernels can be listed, else the plain sum.
 
     A continuum gets GreedyAlignment.
     """
+    if n_rows > MANY_ROWS and can(family, HasRandomFeatures):
+        return Blockwise()
     if np.isinf(family.size()) and can(family, Maximisable):
         return GreedyAlignment()
     if family.factorises and can(family, Maximisable):
