@@ -136,6 +136,23 @@ def add_counts(bins, s, counts):
 
 
 @njit(cache=True, nogil=True)
+def newton_step(sums, counts, lam, W, step):
+    """Minimise over a grid's coefficients: ``step = (sums - lam W)/(counts + lam)``, ``W += step``; sums become 0."""
+    size, c = W.shape
+    for b in range(size):
+        if counts[b] == 0.0:  # no row: its coefficients are 0 and stay so, unless lam has just changed
+            for k in range(c):
+                step[b, k] = -W[b, k]
+                W[b, k] = 0.0
+            continue
+        scale = 1.0 / (counts[b] + lam)
+        for k in range(c):
+            step[b, k] = (sums[b, k] - lam * W[b, k]) * scale
+            W[b, k] += step[b, k]
+            sums[b, k] = 0.0
+
+
+@njit(cache=True, nogil=True)
 def filter_rows(bins, Y, noise, W, variance, intercept, scores):
     """One pass of a diagonal Kalman filter over rows, in order.
 
@@ -144,7 +161,7 @@ def filter_rows(bins, Y, noise, W, variance, intercept, scores):
 
     Parameters
     ----------
-    bins : (grids, n) array
+    bins : (n, grids) array
     Y : (n, c) array
     noise : (n,) array
         1/(C s_t); infinite for a row without weight, which changes nothing.
@@ -155,7 +172,7 @@ def filter_rows(bins, Y, noise, W, variance, intercept, scores):
     scores : (n, c) array, written
         Of each row, before it was seen.
     """
-    grids, n = bins.shape
+    n, grids = bins.shape
     c = Y.shape[1]
     error = np.empty(c)
     for t in range(n):
@@ -163,7 +180,7 @@ def filter_rows(bins, Y, noise, W, variance, intercept, scores):
         for k in range(c):
             error[k] = intercept[k]
         for g in range(grids):
-            b = bins[g, t]
+            b = bins[t, g]
             total += variance[g, b]
             for k in range(c):
                 error[k] += W[g, b, k]
@@ -177,7 +194,7 @@ def filter_rows(bins, Y, noise, W, variance, intercept, scores):
             intercept[k] += intercept[c] * gain * error[k]
         intercept[c] -= intercept[c] * intercept[c] * gain
         for g in range(grids):
-            b = bins[g, t]
+            b = bins[t, g]
             v = variance[g, b]
             variance[g, b] = v - v * v * gain
             v *= gain

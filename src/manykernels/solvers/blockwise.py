@@ -12,6 +12,7 @@ from .._text import brief
 from ..certificates import norm
 from ..families.base import Enumerable, HasRandomFeatures
 from ..problem import Problem, Result
+from . import blockwise_online as online
 from .alignment import weigh
 from .base import StreamingSolver, generator
 from .blockwise_fit import Fit, InMemory, Plan
@@ -210,6 +211,21 @@ class Blockwise(StreamingSolver):
         """
         self.check_params()
         return Fit(self, stream, scratch=True).run(resume, save, on_iteration)
+
+    # -- one pass --------------------------------------------------------------------------------------
+
+    def start(self, problem):
+        """Return the state before any row."""
+        self.check_params()
+        return online.start(self, problem)
+
+    def update(self, state, batch):
+        """Take a batch, in one pass; the coefficients of the old state become those of the new one."""
+        return online.update(self, state, batch)
+
+    def finish(self, state, problem):
+        """Return the model so far; ``objective`` is the mean loss of every row before it was seen."""
+        return online.finish(self, state, problem)
 
 
 def _as_member(values: np.ndarray, family) -> Any:

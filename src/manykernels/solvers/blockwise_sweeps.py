@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .._numba.binning import add_counts, add_sums, step_and_sums, subtract_step
+from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, subtract_step
 from .._threads import n_threads, one_blas_thread
 from .row_store import RowStore
 
@@ -222,14 +222,14 @@ class Sweeps:
             if counts is not None:
                 self._curvature(number)[...] = counts
                 state["known"][number] = True
-            gradient = sums - lam * W
             H = self._curvature(number)
             if H.ndim == 1:
-                step = gradient / (H + lam)[:, None]
-            else:
-                H = H.astype(np.float64)
-                H[np.diag_indices_from(H)] += lam
-                step = cho_solve(cho_factor(H, overwrite_a=True, check_finite=False), gradient)
+                newton_step(sums, H, lam, W, state["step"][: unit.width])
+                state["pending"][0] = number
+                return
+            H = H.astype(np.float64)
+            H[np.diag_indices_from(H)] += lam
+            step = cho_solve(cho_factor(H, overwrite_a=True, check_finite=False), sums - lam * W)
         state["step"][: unit.width] = step
         W += state["step"][: unit.width]  # the very numbers that the residuals lose
         state["pending"][0] = number

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lapack
 
-from .._numba.binning import add_counts, add_sums, step_and_sums, subtract_step
+from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, subtract_step
 from .._numba.distances import add_l1_moments, l1_distances
 from .._threads import map_in_threads, one_blas_thread
 from ..kernels import pairwise_statistic
@@ -28,8 +28,9 @@ logger = logging.getLogger("manykernels")
 
 #: Adam: steps, rows of a step, and the largest change of a log bandwidth in a step.
 STEPS, STEP_ROWS, RATE = 30, 1000, 0.15
-#: Rows and features of the small fits.
-TRIAL_GRIDS, TRIAL_ROWS, TRIAL_FEATURES, DENSE_ROWS = 64, 80_000, 1024, 20_000
+#: Features of the small fits, rows of a first and of a second round, and the most with dense features.
+TRIAL_GRIDS, TRIAL_FEATURES = 64, 1024
+FEW_ROWS, TRIAL_ROWS, DENSE_ROWS = 20_000, 80_000, 20_000
 #: Share of the sample that the small fits are judged on.
 JUDGED = 0.2
 #: Steps of the search: bandwidths and C are multiplied by powers of these; where it begins, and the farthest powers.
@@ -85,7 +86,10 @@ def prepare(
     X, Y, s = problem.X[rows], problem.Y[rows], problem.sample_weight[rows]
     with one_blas_thread():
         shapes = _shapes(family, dense(X), Y, s, rng, steps)
-        trial = _Trial(family, dense(X), Y, s, problem.C, seed, size, sweeps)
+
+        def trial(rows):
+            return _Trial(family, dense(X)[:rows], Y[:rows], s[:rows], problem.C, seed, size, sweeps)
+
         return _search(trial, shapes, tune_C)
 
 
@@ -270,16 +274,14 @@ class _Trial:
             R, Rv = self.Y.copy(), self.Yv.copy()
             W = np.zeros((len(grids), grids.width, R.shape[1]), dtype=np.float32)
             lam, last = len(grids) / C, None
-            sums = np.zeros((grids.width, R.shape[1]))
+            sums, step = np.zeros((grids.width, R.shape[1])), np.zeros((grids.width, R.shape[1]), np.float32)
             for _ in range(self.sweeps):
                 for g in range(len(grids)):
-                    sums[...] = 0.0
                     if last is None:
                         add_sums(bins[g], R, self.s, sums)
                     else:
                         step_and_sums(bins[last], step, bins[g], R, self.s, sums)
-                    step = ((sums - lam * W[g]) / (counts[g] + lam)[:, None]).astype(np.float32)
-                    W[g] += step
+                    newton_step(sums, counts[g], lam, W[g], step)
                     last = g
             for g in range(len(grids)):
                 subtract_step(judged[g], W[g], Rv)
@@ -306,29 +308,34 @@ class _Trial:
         return fit
 
 
-def _search(trial: _Trial, shapes: dict[str, np.ndarray], tune_C: bool) -> Prepared:
-    """Search along the multiples, for every shape, from the middle to where the error rises on both sides."""
-    found = map_in_threads(lambda item: _search_shape(trial, *item, tune_C), shapes.items())
-    return min(found, key=lambda prepared: prepared.error)
+def _search(trial: Callable[[int], _Trial], shapes: dict[str, np.ndarray], tune_C: bool) -> Prepared:
+    """Search along the multiples: for every shape on few rows, then for the better one on many, from there."""
+    few = trial(FEW_ROWS)
+    found = map_in_threads(
+        lambda item: _search_shape(few, *item, (FIRST_BANDWIDTH, FIRST_C), 2, tune_C), shapes.items()
+    )
+    prepared, start = min(found, key=lambda pair: pair[0].error)
+    return _search_shape(trial(TRIAL_ROWS), prepared.shape, shapes[prepared.shape], start, 1, tune_C)[0]
 
 
-def _search_shape(trial: _Trial, shape: str, sigma: np.ndarray, tune_C: bool) -> Prepared:
-    from_power = [FIRST_C]
+def _search_shape(trial, shape, sigma, start, stride, tune_C) -> tuple[Prepared, tuple[int, int]]:
+    """Return the best multiples of bandwidths and C near a start, and the powers that they are."""
+    last = [start[1]]
 
     @_remembered
     def look(power):
-        """Return the error at the best C, that C, and the member."""
+        """Return the error at the best C, the power of that C, and the member."""
         member = _member(trial.family, sigma * BANDWIDTH_FACTOR**power)
         error_at = trial.errors(member)
         value = _remembered(lambda k: _finite(error_at(trial.C * C_FACTOR**k)))
-        k = _descend(value, from_power[0], *C_RANGE, stride=2) if tune_C else 0
-        from_power[0] = k
-        return value(k), trial.C * C_FACTOR**k, member
+        last[0] = _descend(value, last[0], *C_RANGE, stride=stride) if tune_C else 0
+        return value(last[0]), last[0], member
 
-    power = _descend(lambda k: look(k)[0], FIRST_BANDWIDTH, *BANDWIDTH_RANGE, stride=2)
-    error, C, member = look(power)
+    power = _descend(lambda k: look(k)[0], start[0], *BANDWIDTH_RANGE, stride=stride)
+    error, k, member = look(power)
+    C = trial.C * C_FACTOR**k
     logger.info("bandwidths %s: error %.4f of the mean's, C = %.3g", shape, error, C)
-    return Prepared(member, C, error, shape)
+    return Prepared(member, C, error, shape), (power, k)
 
 
 def _finite(error: float) -> float:
@@ -347,14 +354,11 @@ def _remembered(func: Callable) -> Callable:
 
 
 def _descend(value: Callable[[int], float], start: int, low: int, high: int, stride: int) -> int:
-    """Return where a function of whole numbers stops falling, by strides that end at 1."""
+    """Return where a function of whole numbers stops falling, upwards first, then downwards."""
     at = start
-    while stride:
-        moved = True
-        while moved:
-            near = [k for k in (at - stride, at + stride) if low <= k <= high]
-            best = min(near, key=value)
-            moved = value(best) < value(at)
-            at = best if moved else at
-        stride //= 2
+    for step in (stride, -stride):
+        while low <= at + step <= high and value(at + step) < value(at):
+            at += step
+        if at != start:
+            break
     return at
