@@ -133,9 +133,10 @@ def make_solver(solver: Any, family: Family, random_state: Any, n_rows: int = 0)
 
 
 def choose_solver(family: Family, n_rows: int = 0) -> Solver:
-    """Return Blockwise for many rows where there are random features; Greedy for families of products, LpNorm(p=4/3) where the kernels can be listed, else the plain sum.
+    """Return Blockwise for many rows where there are random features; else what suits the family.
 
-    A continuum gets GreedyAlignment.
+    That is Greedy for families of products, GreedyAlignment for a continuum, LpNorm(p=4/3) where the kernels can be
+    listed, and the plain sum for the rest.
     """
     if n_rows > MANY_ROWS and can(family, HasRandomFeatures):
         return Blockwise()

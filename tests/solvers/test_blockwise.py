@@ -200,7 +200,7 @@ def test_bandwidths_are_learned_and_probabilities_calibrated(kernels, moons):
     assert log_loss(labels[2000:], P) < 0.2
     (sigma,) = model.combination_.members
     assert np.isinf(sigma[5])  # the constant column
-    assert model.C_ == model.trace_.extra["C"][0]
+    assert model.trace_.extra["C"][0] == model.C_
 
 
 def test_c_stays_as_given_when_it_is_not_tuned(moons):

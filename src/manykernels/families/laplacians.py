@@ -52,17 +52,17 @@ class Laplacians(BandwidthFamily):
     Parameters
     ----------
     bounds : "auto", (low, high), or with ``ard=True`` a list of one such pair per column
-        Of the bandwidths. ``"auto"``: from a quarter of the 1 % quantile of the distances between rows (sums of absolute
-        differences) to ten times their 99 % quantile; with ``ard=True`` per column, from a quarter of the 10 % quantile
-        to 100 times the 99 % quantile of the distances along it, so that a column can be ignored.
+        Of the bandwidths. ``"auto"``: from a quarter of the 1 % quantile of the distances between rows (sums of
+        absolute differences) to ten times their 99 % quantile; with ``ard=True`` per column, from a quarter of the
+        10 % quantile to 100 times the 99 % quantile of the distances along it, so that a column can be ignored.
     ard : bool
         Whether every column has a bandwidth of its own.
 
     Notes
     -----
     The searches are those of :class:`Gaussians`: exhaustive for one bandwidth, on pairs of rows binned by log distance;
-    local for one bandwidth per column, with analytic gradients, O(n² d) per step. Distances along columns have no matrix
-    product to be computed by, so that a step takes longer than for Gaussians.
+    local for one bandwidth per column, with analytic gradients, O(n² d) per step. Distances along columns have no
+    matrix product to be computed by, so that a step takes longer than for Gaussians.
 
     Examples
     --------

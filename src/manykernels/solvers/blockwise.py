@@ -24,13 +24,13 @@ class Blockwise(StreamingSolver):
 
     minimise  (1/n) Σ_t s_t ½‖y_t - f(x_t)‖² + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²],  λ = 1/(C n),
 
-    f(x) = Σ_i <w_i, z_i(x)> + b, with the random features z_i in place of the kernels' own: binning features for Laplacian
-    kernels, Fourier features for Gaussian ones, exact ones for linear, polynomial and Dirichlet kernels. Classes are
-    targets of -1 and 1.
+    f(x) = Σ_i <w_i, z_i(x)> + b, with the random features z_i in place of the kernels' own: binning features for
+    Laplacian kernels, Fourier features for Gaussian ones, exact ones for linear, polynomial and Dirichlet kernels.
+    Classes are targets of -1 and 1.
 
     A block of features is minimised over exactly, the others fixed; for binning features that is a division by the
-    weight in each bin, 10 ns per row and grid. Between sweeps the kernels' weights follow from the norms in closed form.
-    A few sweeps are early stopping, not convergence, and better for it: `certify` tells how far the optimum is.
+    weight in each bin, 10 ns per row and grid. Between sweeps the kernels' weights follow from the norms in closed
+    form. A few sweeps are early stopping, not convergence, and better for it: `certify` tells how far the optimum is.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class Blockwise(StreamingSolver):
     tune_C : bool
         For families of bandwidths (``"laplacian"``, ``"gaussian"``, :class:`~manykernels.families.Laplacians`,
         :class:`~manykernels.families.Gaussians`): whether C becomes a multiple of the estimator's, 2^k for whole k from
-        -10 to 12, chosen together with the bandwidths. What is used is in ``C_``, and ``objective_`` is about it. Lists of
-        kernels keep the C that is given.
+        -10 to 12, chosen together with the bandwidths. What is used is in ``C_``, and ``objective_`` is about it. Lists
+        of kernels keep the C that is given.
     block : int
         Fourier features of a block; its Gram matrix is factored.
     bins : int
@@ -55,10 +55,10 @@ class Blockwise(StreamingSolver):
         Whether to compute the duality gap of the feature problem at the end, for the time of another sweep. It is of
         kind ``"features"``: the optimum over these random features, not over the kernels themselves.
     holdout : "auto" or float
-        Share of the rows that only judge: they calibrate ``predict_proba`` and tell whether the model is better than the
-        mean, with a warning if it is not. ``"auto"``: 2 % and at most 10,000 rows; below 20,000 rows a fifth, and the
-        model is fitted again on all rows afterwards. 0: no probabilities. Rows held out count as rows without weight in
-        ``objective_``.
+        Share of the rows that only judge: they calibrate ``predict_proba`` and tell whether the model is better than
+        the mean, with a warning if it is not. ``"auto"``: 2 % and at most 10,000 rows; below 20,000 rows a fifth, and
+        the model is fitted again on all rows afterwards. 0: no probabilities, no warning. Rows held out count as rows
+        without weight in ``objective_``.
     sample : int
         Rows that bandwidths are learned on.
     random_state : int, Generator or None
@@ -68,8 +68,8 @@ class Blockwise(StreamingSolver):
     *Bandwidths* of a continuum are learned from a sample first: see :mod:`manykernels.solvers.preparation`.
     ``kernels="laplacian"`` learns one bandwidth per column.
 
-    *Probabilities* are the softmax (the sigmoid for two classes) of the scores times one factor plus an offset per class,
-    fitted by maximum likelihood on scores of rows that the model has not seen.
+    *Probabilities* are the softmax (the sigmoid for two classes) of the scores times one factor plus an offset per
+    class, fitted by maximum likelihood on scores of rows that the model has not seen.
 
     *Streams*: ``partial_fit`` is one pass of a diagonal Kalman filter over binning features: no step size, sequential
     over rows. Dense features accumulate their Gram matrix once, O(D²) memory. The first 5,000 rows are gathered to
@@ -128,10 +128,10 @@ class Blockwise(StreamingSolver):
                 raise ValueError(f"{name} of {brief(self)} must be a whole number of at least {least}.")
         if self.bins & (self.bins - 1) or self.bins > 2**24:
             raise ValueError(f"bins of {brief(self)} must be a power of two, at most 2**24.")
-        if not (isinstance(self.p, numbers.Real) and 1 <= self.p <= 2):
+        if not (isinstance(self.p, int | float) and 1 <= self.p <= 2):
             raise ValueError(f"p of {brief(self)} must be a number from 1 to 2.")
         share = self.holdout
-        if not (share == "auto" or (isinstance(share, numbers.Real) and 0 <= share <= 0.5)):
+        if not (share == "auto" or (isinstance(share, int | float) and 0 <= share <= 0.5)):
             raise ValueError(f"holdout of {brief(self)} must be 'auto' or a share from 0 to 0.5.")
 
     def default_loss(self, n_classes):

@@ -98,6 +98,31 @@ class InMemory:
         return self.problem.batches(65_536)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What sweeps end with.
+
+    Attributes
+    ----------
+    sweeps : Sweeps
+    held : HeldOut
+    objective : float
+        After the last sweep that was completed.
+    interrupted : bool
+        By Ctrl-C.
+    """
+
+    sweeps: Sweeps
+    held: HeldOut
+    objective: float
+    interrupted: bool
+
+    def close(self) -> None:
+        """Give threads, files and memory back."""
+        self.sweeps.close()
+        self.sweeps.store.close()
+
+
 class Fit:
     """One run over a stream of rows.
 
@@ -118,18 +143,19 @@ class Fit:
         log = Log(on_iteration, self.started)
         plan = self.solver._plan(self.stream.first, self.stream.n_rows, resume)
         share = self._share()
-        twice = self.stream.n_rows is not None and self.stream.n_rows < FEW_ROWS and share > 0
+        n = self.stream.n_rows
+        twice = self.solver.holdout == "auto" and n is not None and n < FEW_ROWS
         phase = 0 if resume is None else int(resume["position"][2])
-        calibration = None if resume is None or phase == 0 else resume["calibration"]
+        calibration = None if resume is None else resume.get("calibration")
         if twice and phase == 0:
-            held = self._sweep(plan, share, resume, save, Log(None, self.started), phase=0)[0]
-            calibration, resume, phase, share = held.calibration(), None, 1, 0.0
-        elif twice:
-            share = 0.0
-        held, sweeps, state, objective, stopped = self._sweep(
-            plan, share, resume, save, log, phase, calibration
-        )
-        return self._result(plan, held, sweeps, state, objective, log, calibration, stopped)
+            outcome = self._sweep(plan, share, resume, save, Log(None, self.started), 0, None)
+            if outcome.interrupted:
+                return self._result(plan, outcome, log)
+            outcome.held.warn_if_trivial()
+            calibration, resume, phase = outcome.held.calibration(), None, 1
+            outcome.close()
+        outcome = self._sweep(plan, 0.0 if twice else share, resume, save, log, phase, calibration)
+        return self._result(plan, outcome, log)
 
     def _share(self) -> float:
         """Return the share of the rows that are held out."""
@@ -140,7 +166,7 @@ class Fit:
             return 0.02
         return 0.2 if n < FEW_ROWS else min(0.02, 10_000 / n)
 
-    def _read(self, plan: Plan, maps, share: float, phase: int) -> tuple[RowStore, HeldOut]:
+    def _read(self, plan: Plan, maps, share: float) -> tuple[RowStore, HeldOut]:
         grids = [m.grids(0, int(b)) for m, b in zip(maps, plan.blocks, strict=True) if m.sparse]
         keep = any(not m.sparse for m in maps)
         store = RowStore(grids, keep_rows=keep, scratch=self.scratch, n_rows=self.stream.n_rows)
@@ -153,11 +179,12 @@ class Fit:
             raise ValueError("the source of batches is empty; pass at least one row.")
         return store, held
 
-    def _sweep(self, plan, share, resume, save, log, phase, calibration=None):
+    def _sweep(self, plan, share, resume, save, log, phase, calibration) -> Outcome:
+        """Read the rows and sweep over the blocks, from the beginning or from a saved state."""
         solver, nu = self.solver, nu_of(self.solver.p)
         maps = plan.maps()
         units = lay_out(maps, plan.blocks)
-        store, held = self._read(plan, maps, share, phase)
+        store, held = self._read(plan, maps, share)
         if resume is None:
             state = Sweeps.fresh_state(units, self.stream.first.n_outputs)
             state["theta"] = solver._first_theta(plan, self.stream.first, nu)
@@ -169,7 +196,7 @@ class Fit:
             state["calibration"] = calibration
         sweeps = Sweeps(store, maps, units, state)
         saver = _Saver(save, plan, sweeps)
-        objective, stopped = np.nan, False
+        objective, stopped, interrupted = np.nan, False, False
         try:
             while state["position"][0] < solver.sweeps and not stopped:
                 lams = plan.lams(units, state["theta"])
@@ -186,14 +213,14 @@ class Fit:
                 seconds = time.perf_counter() - self.started
                 stopped = log(Step(int(state["position"][0]), objective, np.nan, seconds, kernels))
         except KeyboardInterrupt:
-            stopped = True
+            interrupted = True
             warnings.warn(
                 f"Interrupted in sweep {int(state['position'][0]) + 1} of {solver.sweeps}; the model so far is kept.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         held.judge(store)
-        return held, sweeps, state, objective, stopped
+        return Outcome(sweeps, held, objective, interrupted)
 
     def _objective(self, plan: Plan, units, state, total: float, n: int) -> tuple[float, np.ndarray]:
         """Return P, and the kernels' norms."""
@@ -202,7 +229,7 @@ class Fit:
         penalty = norm(norms, self.solver.p) ** 2 + float(b @ b)
         return total / (2 * n) + penalty / (2 * plan.C * n), norms
 
-    def _gap(self, plan: Plan, sweeps: Sweeps, objective: float) -> float:
+    def _gap(self, plan: Plan, sweeps: Sweeps) -> float:
         """Return P - D of the feature problem, with A = C S R: then D follows from P's own residuals.
 
         ℓ*(-A/(C s)) = ½‖R‖² - <R, Y> and Y = R + f, so that D needs Σ s <R, f> = Σ_k <W_k, Z_kᵀ S R> and g alone.
@@ -221,16 +248,18 @@ class Fit:
         # P - D = (1/n) [Σ s (½R² + ½R² - <R, R + f>)] + ... = -(1/n) Σ s <R, f> + (λ/2) (penalty + dual norm)
         return max(0.0, -inner / n + (penalty + dual_norm) / (2 * C * n))
 
-    def _result(self, plan, held, sweeps, state, objective, log, calibration, stopped) -> Result:
+    def _result(self, plan: Plan, outcome: Outcome, log: Log) -> Result:
+        sweeps, held, objective = outcome.sweeps, outcome.held, outcome.objective
+        state = sweeps.state
         gap, kind = np.nan, "none"
-        if self.solver.certify:
-            gap, kind = self._gap(plan, sweeps, objective), "features"
+        if self.solver.certify and not outcome.interrupted:
+            gap, kind = self._gap(plan, sweeps), "features"
+        calibration = state.get("calibration")
         if held.share > 0:
             held.warn_if_trivial()
             calibration = held.calibration()
         norms = plan.norms(sweeps.units, state["W"])
-        sweeps.close()
-        sweeps.store.close()
+        outcome.close()
         extra: dict[str, tuple] = {"C": (plan.C,)}
         if plan.prepared is not None:
             extra["bandwidths"] = (plan.prepared.shape, plan.prepared.error)
@@ -286,7 +315,7 @@ def finished(plan: Plan, W, intercept, theta, norms, **fields) -> Result:
         np.array([plan.seed]),
         plan.sizes,
         plan.blocks,
-        np.array(W),
+        W,
         b,
     )
     return Result(

@@ -30,7 +30,7 @@ State = dict[str, np.ndarray]
 #: Rows at which bandwidths are learned, and learned again.
 STAGES = (5_000, 50_000)
 #: Rows that a filter works on at a time, and scores that calibrate probabilities.
-STRIP, RECENT = 1024, 10_000
+STRIP, RECENT = 1024, 4_000
 #: Rows after which dense features are solved for the first time.
 FIRST_ROWS = 256
 #: Most dense features: their Gram matrix is kept.

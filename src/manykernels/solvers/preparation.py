@@ -183,8 +183,8 @@ def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = ST
 def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
     """Return the mean squared leave-one-out error of kernel ridge regression, and its gradient.
 
-    With M = K + 11ᵀ + λI, G = M⁻¹ and α = G Y, row t predicted from all others errs by e_t = α_t/G_tt. In M the gradient
-    of mean ‖e_t‖² is (2/n) (G diag(h) G - sym(U αᵀ)), U = G (e/G_tt), h_t = <e_t, α_t>/G_tt².
+    With M = K + 11ᵀ + λI, G = M⁻¹ and α = G Y, row t predicted from all others errs by e_t = α_t/G_tt. In M the
+    gradient of mean ‖e_t‖² is (2/n) (G diag(h) G - sym(U αᵀ)), U = G (e/G_tt), h_t = <e_t, α_t>/G_tt².
 
     Parameters
     ----------

@@ -6,8 +6,10 @@ Both kinds hold the same numbers: a fit ends in the same bits.
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,12 +142,8 @@ class RowStore:
         n = len(X)
         for field, grids in zip(self._bins, self.grids, strict=True):
             bins = np.empty((len(grids), n), dtype=grids.dtype)
-            cuts = np.linspace(0, n, 9).astype(int)
             map_in_threads(
-                lambda i, X=X, bins=bins, grids=grids, cuts=cuts: bins.__setitem__(
-                    (slice(None), slice(cuts[i], cuts[i + 1])), grids.bins(X[cuts[i] : cuts[i + 1]])
-                ),
-                range(8),
+                partial(_fill, grids, X, bins), itertools.pairwise(np.linspace(0, n, 9).astype(int))
             )
             field.append(bins)
         if self.keep_rows:
@@ -208,3 +206,9 @@ class RowStore:
 def dense(X) -> np.ndarray:
     """Return rows as an array."""
     return X.toarray() if issparse(X) else np.asarray(X)
+
+
+def _fill(grids: Grids, X, bins, edges) -> None:
+    """Compute the bins of some rows."""
+    a, b = edges
+    bins[:, a:b] = grids.bins(X[a:b])
