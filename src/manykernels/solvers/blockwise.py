@@ -173,7 +173,9 @@ class Blockwise(StreamingSolver):
         )  # more features than that are no better than the kernel
         block = min(self.block - self.block % 2, max(2, 2 * few))
         each = max(1, round(min(self.n_features, max(few, block)) / max(1, dense.sum()) / block))
-        sizes = np.where(sparse, self.bins, np.where(dense, block, 1))
+        # With fewer rows than bins a smaller table does: a bin meets another one with a chance of at most a quarter.
+        table = self.bins if n_rows is None else min(self.bins, 1 << max(6, (4 * n_rows - 1).bit_length()))
+        sizes = np.where(sparse, table, np.where(dense, block, 1))
         per = max(min(16, self.grids), self.grids // max(1, int(sparse.sum())))
         return sizes, np.where(sparse, per, np.where(dense, each, 1))
 

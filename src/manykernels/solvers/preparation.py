@@ -28,6 +28,8 @@ logger = logging.getLogger("manykernels")
 
 #: Adam: steps, rows of a step, and the largest change of a log bandwidth in a step.
 STEPS, STEP_ROWS, RATE = 30, 1000, 0.15
+#: A step takes a quarter of the rows where there are few, and at least these.
+FEWEST_STEP_ROWS = 200
 #: Features of the small fits, rows of a first and of a second round, and the most with dense features.
 TRIAL_GRIDS, TRIAL_FEATURES = 64, 1024
 FEW_ROWS, TRIAL_ROWS, DENSE_ROWS = 20_000, 80_000, 20_000
@@ -164,7 +166,7 @@ def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = ST
     start : float
         Bandwidth to start from.
     """
-    m = min(STEP_ROWS, len(Z))
+    m = min(STEP_ROWS, max(FEWEST_STEP_ROWS, len(Z) // 4), len(Z))
     t = np.append(np.full(Z.shape[1], math.log(start)), math.log(0.1))  # log bandwidths, and log of 1/C
     first, second = np.zeros_like(t), np.zeros_like(t)
     for step in range(1, steps + 1):
@@ -207,14 +209,15 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
     alpha, g = G @ Y, np.diag(G)
     e = alpha / g[:, None]
     U, h = G @ (e / g[:, None]), np.einsum("tk,tk->t", e, alpha) / g**2
-    P = (G * h) @ G
-    T = U @ alpha.T
+    G32 = G.astype(np.float32)  # a gradient needs no more digits
+    P = (G32 * h.astype(np.float32)) @ G32
+    T = (U @ alpha.T).astype(np.float32)
     P -= 0.5 * (T + T.T)
-    P *= 2.0 / n
+    P *= np.float32(2.0 / n)
     gradient = np.zeros(len(t))
     gradient[-1] = lam * float(np.trace(P))
     P *= K
-    gradient[:-1] = _moments(statistic, Z, P.astype(np.float32))
+    gradient[:-1] = _moments(statistic, Z, P)
     return float(np.sum(e * e)) / n, gradient
 
 
