@@ -145,7 +145,7 @@ def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
 
     says(
         "Searches needs a family with random features, and Finite is not",
-        lambda: MKLClassifier(solver=Searches()).fit(X, y),
+        lambda: MKLClassifier(kernels=[lambda A, B: A @ B.T], solver=Searches()).fit(X, y),
     )
 
 

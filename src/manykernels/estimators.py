@@ -41,7 +41,9 @@ def _streams(estimator) -> bool:
 def _gives_probabilities(estimator) -> bool:
     loss = getattr(estimator, "loss_", None)
     if loss is not None:
-        return loss.probabilistic or estimator.result_.calibration is not None
+        return (
+            loss.probabilistic or getattr(estimator.__dict__.get("result_"), "calibration", None) is not None
+        )
     return estimator.loss != "auto" and get_loss(estimator.loss).probabilistic
 
 
@@ -140,7 +142,13 @@ class _MKL(BaseEstimator):
 
     def _row_types(self, X) -> Any:
         """Return what rows may be made of: solvers on streams compute in single precision where X is that."""
-        many = self.solver == "auto" and not isinstance(X, list) and X.shape[0] > MANY_ROWS
+        shape: Any = getattr(X, "shape", ())
+        many = (
+            isinstance(self.solver, str)
+            and self.solver == "auto"
+            and len(shape) == 2
+            and shape[0] > MANY_ROWS
+        )
         return [np.float64, np.float32] if many or _streams(self) else np.float64
 
     def _n_classes_needed(self):
@@ -193,6 +201,7 @@ class _MKL(BaseEstimator):
             result,
             predictor=result.predictor.shifted(self.target_mean_),
             intercept=result.intercept + self.target_mean_,
+            C=float(self.C) if result.C is None else result.C,
         )
         self._expose()
 
@@ -206,7 +215,7 @@ class _MKL(BaseEstimator):
         self.intercept_ = r.intercept
         self.objective_, self.gap_, self.gap_kind_ = r.objective, r.gap, r.gap_kind
         self.n_iter_, self.converged_, self.trace_ = r.n_iter, r.converged, r.trace
-        self.C_ = self.C if r.C is None else r.C
+        self.C_ = r.C
 
     # -- streams ---------------------------------------------------------------------------------------
 

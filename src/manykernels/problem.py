@@ -205,7 +205,7 @@ class Result:
         A, where there is one.
     intercept : (c,) array
     C : float or None
-        The weight of the losses, where the solver chose it.
+        The weight of the losses; from a solver None means the problem's.
     calibration : array or None
         What turns scores into probabilities, for losses that do not: a factor, and an offset per output.
     """

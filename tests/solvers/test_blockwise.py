@@ -31,6 +31,11 @@ def plain(**params):
     )
 
 
+def small():
+    """A solver with the defaults but for its size."""
+    return Blockwise(random_state=0, grids=64, n_features=512)
+
+
 def problem(kernels, rows=slice(None), C=2.0):
     family = make_family(kernels, X[rows], S[rows]).resolve(4)
     return Problem(
@@ -191,9 +196,7 @@ def moons():
 @pytest.mark.parametrize("kernels", ["laplacian", "gaussian"])
 def test_bandwidths_are_learned_and_probabilities_calibrated(kernels, moons):
     rows, labels = moons
-    model = MKLClassifier(kernels=kernels, solver=Blockwise(random_state=0, grids=64)).fit(
-        rows[:2000], labels[:2000]
-    )
+    model = MKLClassifier(kernels=kernels, solver=small()).fit(rows[:1200], labels[:1200])
     assert model.score(rows[2000:], labels[2000:]) > 0.94  # 0.97 is the best there is
     P = model.predict_proba(rows[2000:])
     assert_allclose(P.sum(axis=1), 1.0)
@@ -281,10 +284,10 @@ def test_the_filter_is_the_definition():
 
 @pytest.mark.parametrize("kernels", ["laplacian", "gaussian"])
 def test_one_pass_learns(kernels, moons, monkeypatch):
-    monkeypatch.setattr(blockwise_online, "STAGES", (1000, 2000))
+    monkeypatch.setattr(blockwise_online, "STAGES", (600, 1000))
     rows, labels = moons
-    model = MKLClassifier(kernels=kernels, solver=Blockwise(random_state=0, grids=64))
-    in_batches(model, rows[:2500], labels[:2500], 250, classes=["left", "right"])
+    model = MKLClassifier(kernels=kernels, solver=small())
+    in_batches(model, rows[:1500], labels[:1500], 250, classes=["left", "right"])
     assert model.score(rows[2500:], labels[2500:]) > 0.93
     assert log_loss(labels[2500:], model.predict_proba(rows[2500:])) < 0.25
     assert len(model.state_["rows"]) == 0  # what was gathered is gone

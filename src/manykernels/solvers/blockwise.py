@@ -153,7 +153,11 @@ class Blockwise(StreamingSolver):
                 )
             else:
                 prepared = prepare(
-                    first, tune_C=self.tune_C, seed=seed % 2**32, size=self.bins, sweeps=self.sweeps
+                    first,
+                    tune_C=self.tune_C,
+                    seed=seed % 2**32,
+                    size=self.bins,
+                    sweeps=self.sweeps,
                 )
             members = [prepared.member]
         else:

@@ -35,6 +35,8 @@ TRIAL_GRIDS, TRIAL_FEATURES = 64, 1024
 FEW_ROWS, TRIAL_ROWS, DENSE_ROWS = 20_000, 80_000, 20_000
 #: Share of the sample that the small fits are judged on.
 JUDGED = 0.2
+#: Runs of consecutive rows that are judged as a whole, or not.
+RUNS = 25
 #: Steps of the search: bandwidths and C are multiplied by powers of these; where it begins, and the farthest powers.
 BANDWIDTH_FACTOR, C_FACTOR = math.sqrt(0.5), 2.0
 FIRST_BANDWIDTH, FIRST_C = 4, 1
@@ -63,7 +65,13 @@ class Prepared:
 
 
 def prepare(
-    problem: Problem, *, tune_C: bool, seed: int, size: int, sweeps: int, steps: int = STEPS
+    problem: Problem,
+    *,
+    tune_C: bool,
+    seed: int,
+    size: int,
+    sweeps: int,
+    steps: int = STEPS,
 ) -> Prepared:
     """Choose a member of a continuum of bandwidths, and C.
 
@@ -83,16 +91,35 @@ def prepare(
     """
     family: Any = problem.family
     rng = np.random.default_rng(seed)
-    assert problem.sample_weight is not None
-    rows = rng.permutation(np.flatnonzero(problem.sample_weight > 0))
-    X, Y, s = problem.X[rows], problem.Y[rows], problem.sample_weight[rows]
-    with one_blas_thread():
-        shapes = _shapes(family, dense(X), Y, s, rng, steps)
+    s = np.asarray(problem.sample_weight)
+    train, judged = _split(np.flatnonzero(s > 0), rng)
 
-        def trial(rows):
-            return _Trial(family, dense(X)[:rows], Y[:rows], s[:rows], problem.C, seed, size, sweeps)
+    def taken(rows):
+        return dense(problem.X[rows]), problem.Y[rows], s[rows]
+
+    with one_blas_thread():
+        X, Y, weights = taken(train)
+        shapes = _shapes(family, X, Y, weights, rng, steps)
+
+        def trial(n):
+            cut = round((1 - JUDGED) * n)
+            return _Trial(family, taken(train[:cut]), taken(judged[: n - cut]), problem.C, seed, size, sweeps)
 
         return _search(trial, shapes, tune_C)
+
+
+def _split(rows: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows to fit and rows to judge, both shuffled; those to judge come from a few runs of the rows.
+
+    Rows are often in the order of time. Judged at random they would reward bandwidths that remember their neighbours.
+    """
+    runs = np.array_split(rows, RUNS)
+    out = rng.choice(RUNS, round(JUDGED * RUNS), replace=False)
+    judged = np.concatenate([runs[i] for i in out])
+    kept = np.concatenate([run for i, run in enumerate(runs) if i not in out])
+    if not len(kept) or not len(judged):
+        return rows, rows
+    return rng.permutation(kept), rng.permutation(judged)
 
 
 def quick(problem: Problem) -> Any:
@@ -246,17 +273,17 @@ def _moments(statistic, Z, W) -> np.ndarray:
 class _Trial:
     """Fits on a part of the sample, judged on the rest."""
 
-    def __init__(self, family, X, Y, s, C, seed, size, sweeps):
+    def __init__(self, family, fitted, judged, C, seed, size, sweeps):
         self.family, self.C, self.seed, self.size, self.sweeps = family, C, seed, size, sweeps
         sparse = family.statistic == "l1"
-        n = min(len(X), TRIAL_ROWS if sparse else DENSE_ROWS)
-        cut = min(max(1, n - max(1, round(JUDGED * n))), n)
-        X = np.ascontiguousarray(X[:n], dtype=X.dtype if X.dtype == np.float64 else np.float32)
-        self.X, self.Xv = X[:cut], X[cut:]
-        mean = np.average(Y[:cut], axis=0, weights=s[:cut])
-        Y = Y[:n] - mean
-        self.Y, self.Yv = Y[:cut].astype(np.float32), Y[cut:].astype(np.float32)
-        self.s, self.sv = s[:cut].astype(np.float32), s[cut:n].astype(np.float32)
+        (X, Y, s), (Xv, Yv, sv) = fitted, judged
+        if not sparse:  # the same share of either
+            n, nv = round((1 - JUDGED) * DENSE_ROWS), round(JUDGED * DENSE_ROWS)
+            X, Y, s, Xv, Yv, sv = X[:n], Y[:n], s[:n], Xv[:nv], Yv[:nv], sv[:nv]
+        self.X, self.Xv = X, Xv
+        mean = np.average(Y, axis=0, weights=s)
+        self.Y, self.Yv = (Y - mean).astype(np.float32), (Yv - mean).astype(np.float32)
+        self.s, self.sv = s.astype(np.float32), sv.astype(np.float32)
         self.trivial = float(self.sv @ np.square(self.Yv).sum(axis=1))
         self.errors = self._sparse if sparse else self._dense
 
