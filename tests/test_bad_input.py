@@ -149,8 +149,8 @@ def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
         requires = (HasRandomFeatures,)
 
     says(
-        "Searches needs a family with random features, and Products is not",
-        lambda: MKLClassifier(Products(degree=2), solver=Searches()).fit(X, y),
+        "Searches needs a family with random features, and Finite is not",
+        lambda: MKLClassifier(kernels=[lambda A, B: A @ B.T], solver=Searches()).fit(X, y),
     )
 
 

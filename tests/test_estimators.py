@@ -357,7 +357,7 @@ def test_fits_are_deterministic(three):
 
 def test_progress_is_reported(three, capsys):
     X, y = three
-    m = MKLClassifier("laplacian", verbose=1).fit(X, y)
+    m = MKLClassifier([RBF(0.5), RBF(2.0)], verbose=1).fit(X, y)
     assert isinstance(m.solver_, LpNorm)
     assert m.loss_.name == "squared_hinge"
     err = capsys.readouterr().err

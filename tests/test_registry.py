@@ -6,12 +6,12 @@ from sklearn.datasets import load_iris, make_moons
 
 from manykernels import AlignedKernel, MKLClassifier, MKLRegressor
 from manykernels.families import Finite, Gaussians, Products
-from manykernels.kernels import RBF
+from manykernels.kernels import RBF, Laplacian
 from manykernels.registry import SOLVERS, choose_solver, make_solver, solver_class, solver_names
-from manykernels.solvers import Greedy, GreedyAlignment, LpNorm, MirrorDescent, Uniform
+from manykernels.solvers import Blockwise, Greedy, GreedyAlignment, LpNorm, MirrorDescent, Uniform
 
-#: The solvers that can search a continuum or draw from it; the others need a list.
-SEARCHING = {"greedy", "greedy_alignment", "mirror_descent"}
+#: The solvers that can search a continuum, draw from it or prepare it; the others need a list.
+SEARCHING = {"greedy", "greedy_alignment", "mirror_descent", "blockwise"}
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,7 @@ def test_gaussian_is_a_continuum_where_the_solver_can_search_one(moons, name):
     family = model.combination_.family
     if name in SEARCHING:
         assert isinstance(family, Gaussians) and np.isinf(family.size())
+        assert family.ard == (name == "blockwise")  # which learns a bandwidth per column beforehand
     else:
         assert isinstance(family, Finite) and family.size() == 13
     assert model.score(*moons) > 0.8
@@ -44,9 +45,9 @@ def test_auto_says_what_it_chose(moons, capsys):
     said = capsys.readouterr().err.splitlines()[0]
     assert "60 rows" in said and "a continuum of kernels (Gaussians(" in said
     assert "GreedyAlignment(" in said and "hinge loss" in said
-    MKLClassifier("laplacian", verbose=1).fit(*moons)
+    MKLClassifier("linear", verbose=1).fit(*moons)
     said = capsys.readouterr().err.splitlines()[0]
-    assert "13 kernels (Finite(" in said and "LpNorm(" in said
+    assert "1 kernels (Finite(" in said and "LpNorm(" in said
 
 
 def test_the_default_is_a_good_one():
@@ -71,11 +72,15 @@ def test_every_solver_goes_by_the_name_of_its_class():
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(moons):
-    with pytest.raises(ValueError, match=r"solver is 'lpnormal'; use 'auto', alignment, greedy, .*uniform"):
+    with pytest.raises(
+        ValueError, match=r"solver is 'lpnormal'; use 'auto', alignment, blockwise, greedy, .*uniform"
+    ):
         MKLClassifier(solver="lpnormal").fit(*moons)
 
 
 def test_rows_beyond_what_a_gram_matrix_can_hold_are_announced():
+    assert isinstance(choose_solver(Gaussians(), 50_000), Blockwise)
+    assert isinstance(choose_solver(Finite([Laplacian(1.0)]).resolve(3), 50_000), Blockwise)
     with pytest.warns(UserWarning, match="X has 50,000 rows.*19 GiB"):
-        assert isinstance(choose_solver(Gaussians(), 50_000), GreedyAlignment)
+        assert isinstance(choose_solver(Finite([lambda X, Z: X @ Z.T]).resolve(3), 50_000), LpNorm)
     assert isinstance(choose_solver(Products(degree=2).resolve(5), 1_000_000), Greedy)  # explicit features

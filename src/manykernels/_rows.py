@@ -75,7 +75,16 @@ class KernelRows:
                 **options,
             )
             return (X[:, :, None] if X.ndim == 2 else X), y
-        return validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, **options)
+        types = self._row_types(X)
+        return validate_data(self, X, y, accept_sparse="csr", dtype=types, multi_output=True, **options)
+
+    def _row_types(self, X) -> Any:
+        """Return what the rows of a fit may be made of."""
+        return np.float64
+
+    def _known_types(self) -> Any:
+        """Return what rows to predict may be made of."""
+        return np.float64
 
     def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
@@ -99,7 +108,7 @@ class KernelRows:
         check_is_fitted(self)
         family = self.combination_.family
         if not family.pairwise:
-            rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+            rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=self._known_types())
             return as_needed(rows, family)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
         X = X[:, :, None] if X.ndim == 2 else X

@@ -20,14 +20,17 @@ from ._streamed import Streamed, streams
 from ._text import brief
 from .losses import get_loss
 from .problem import Problem, Result
-from .registry import make_solver
-from .solvers import Step
+from .registry import MANY_ROWS, is_auto, make_solver
+from .solvers import Step, StreamingSolver
+from .solvers.calibration import probabilities as calibrated
 
 
 def _gives_probabilities(estimator) -> bool:
     loss = getattr(estimator, "loss_", None)
     if loss is not None:
-        return loss.probabilistic
+        return (
+            loss.probabilistic or getattr(estimator.__dict__.get("result_"), "calibration", None) is not None
+        )
     return estimator.loss != "auto" and get_loss(estimator.loss).probabilistic
 
 
@@ -118,6 +121,15 @@ class _MKL(Streamed, KernelRows, BaseEstimator):
         if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
             raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
 
+    def _row_types(self, X) -> Any:
+        """Return what rows may be made of: solvers on streams compute in single precision where X is that."""
+        shape: Any = getattr(X, "shape", ())
+        many = is_auto(self.solver) and len(shape) == 2 and shape[0] > MANY_ROWS
+        return [np.float64, np.float32] if many or streams(self) else np.float64
+
+    def _known_types(self) -> Any:
+        return [np.float64, np.float32] if isinstance(self.solver_, StreamingSolver) else np.float64
+
     def _weights(self, sample_weight, X, y):
         if sample_weight is None or not hasattr(self, "state_"):
             return check_weights(sample_weight, X)
@@ -156,6 +168,7 @@ class _MKL(Streamed, KernelRows, BaseEstimator):
             result,
             predictor=result.predictor.shifted(self.target_mean_),
             intercept=result.intercept + self.target_mean_,
+            C=float(self.C) if result.C is None else result.C,
         )
         self._expose()
 
@@ -169,6 +182,7 @@ class _MKL(Streamed, KernelRows, BaseEstimator):
         self.intercept_ = r.intercept
         self.objective_, self.gap_, self.gap_kind_ = r.objective, r.gap, r.gap_kind
         self.n_iter_, self.converged_, self.trace_ = r.n_iter, r.converged, r.trace
+        self.C_ = r.C
 
     def _check_targets(self, y):
         raise NotImplementedError
@@ -230,6 +244,8 @@ _ATTRIBUTES = """combination_ : Combination
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.
     n_iter_, converged_, trace_ : int, bool, Trace
+    C_ : float
+        The C of the objective: as given, or as the solver chose it (Blockwise).
     solver_, loss_, normalize_ : what ``"auto"`` became
     n_features_in_, feature_names_in_ : int, array"""
 
@@ -399,11 +415,14 @@ class MKLClassifier(ClassifierMixin, _MKL):
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X):
-        """Return class probabilities, (n, n_classes); with loss ``"logistic"`` or ``"softmax"`` only.
+        """Return class probabilities, (n, n_classes); with loss ``"logistic"`` or ``"softmax"``, or from Blockwise.
 
         They are the model's own: the sigmoid or the softmax of the scores. One-vs-rest probabilities
-        (logistic loss, more than two classes) are scaled to sum to one.
+        (logistic loss, more than two classes) are scaled to sum to one. Blockwise calibrates its scores on rows
+        that it has not seen.
         """
+        if self.result_.calibration is not None:
+            return calibrated(self._scores(X), self.result_.calibration)
         return targets.probabilities(self._scores(X), len(self.classes_), self.loss_)
 
     @available_if(_gives_probabilities)

@@ -7,8 +7,10 @@ squared distance, ...); kernels on the same columns share it, see :mod:`manykern
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations_with_replacement
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +26,7 @@ from sklearn.metrics.pairwise import (
 )
 
 from ._text import brief
-from .features import Exact, FeatureMap, Fourier
+from .features import Binning, Exact, FeatureMap, Fourier
 
 __all__ = [
     "Constant",
@@ -39,6 +41,10 @@ __all__ = [
     "as_kernel",
     "pairwise_statistic",
 ]
+
+
+#: Polynomial kernels have explicit features up to this many.
+MOST_MONOMIALS = 5000
 
 
 def dense(X):
@@ -323,6 +329,7 @@ class Laplacian(Kernel):
     """
 
     statistic = "l1"
+    has_random_features = True
 
     def __init__(self, sigma=1.0, columns=None):
         self.sigma = sigma
@@ -340,6 +347,10 @@ class Laplacian(Kernel):
     def diag(self, X):
         """Return ones."""
         return np.ones(X.shape[0])
+
+    def random_features(self, n_features, seed, index, size):
+        """Return random binning features."""
+        return Binning(self.sigma, self.width(n_features), self.columns, seed, index, size)
 
     def _symbol(self):
         return f"laplacian(σ={self.sigma:.3g})"
@@ -361,6 +372,7 @@ class Polynomial(Kernel):
     """
 
     statistic = "dot"
+    has_random_features = True
 
     def __init__(self, degree=2, gamma=1.0, coef0=1.0, columns=None):
         self.degree = degree
@@ -386,6 +398,17 @@ class Polynomial(Kernel):
         """Return (gamma ‖x‖² + coef0)^degree."""
         return (self.gamma * _row_norms_sq(self.select(X)) + self.coef0) ** self.degree
 
+    def random_features(self, n_features, seed, index, size):
+        """Return exact features, one per monomial of at most the degree, where there are not too many of them."""
+        r = n_features if self.columns is None else len(self.columns)
+        width = math.comb(r + self.degree, self.degree)
+        if width > MOST_MONOMIALS:
+            raise ValueError(
+                f"{brief(self)} on {r} columns has {width:,} features, more than {MOST_MONOMIALS:,}; lower the degree, "
+                "select columns, or use another kernel."
+            )
+        return Exact(_Monomials(self, r), width)
+
     def _symbol(self):
         return f"poly(d={self.degree})"
 
@@ -400,6 +423,32 @@ def _whole_power(base, exponent):
         if exponent:
             base = base * base
     return out
+
+
+class _Monomials:
+    """The features of a polynomial kernel: (γ<x,z> + c)^D = <φ(x), φ(z)> with one column per monomial.
+
+    With a constant as one more column, √c, it is the D-th power of an inner product: by the multinomial theorem the
+    monomials of degree D, times the roots of their multinomial coefficients.
+    """
+
+    def __init__(self, kernel: Polynomial, r: int):
+        self.kernel = kernel
+        exponents = combinations_with_replacement(range(r + 1), int(kernel.degree))
+        self.factors = np.array(list(exponents), dtype=np.intp)
+        counts = [np.unique(z, return_counts=True)[1] for z in self.factors]
+        whole = math.factorial(int(kernel.degree))
+        self.roots = np.array(
+            [math.sqrt(whole / math.prod(map(math.factorial, map(int, k)))) for k in counts]
+        )
+
+    def features(self, X):
+        rows = dense(self.kernel.select(X)) * math.sqrt(self.kernel.gamma)
+        rows = np.column_stack([rows, np.full(len(rows), math.sqrt(self.kernel.coef0))])
+        out = np.tile(self.roots, (len(rows), 1))
+        for column in self.factors.T:
+            out *= rows[:, column]
+        return out
 
 
 class Dirichlet(Kernel):
@@ -608,7 +657,7 @@ def _require_positive(kernel, name):
     value = getattr(kernel, name)
     if not (_is_finite_number(value) and value > 0):
         raise ValueError(f"{name} of {brief(kernel)} must be a positive finite number.")
-    if not 1e-150 < value < 1e150:
+    if not 1e-150 < float(value) < 1e150:
         raise ValueError(
             f"{name} of {brief(kernel)} is too extreme to compute with; rescale the columns of X."
         )

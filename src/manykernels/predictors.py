@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.sparse import issparse
 
 from ._blocks import row_blocks
+from ._threads import map_in_threads
 from .combination import Combination
 
 
@@ -144,6 +146,19 @@ class Primal:
         return {"W": self.W, "intercept": self.intercept}
 
 
+def feature_maps(family: Any, members, n_features: int, seed: int, sizes) -> list[Any]:
+    """Return the maps of members to random features, with blocks of one size for all, or one each."""
+    sizes = np.broadcast_to(np.asarray(sizes), (len(members),))
+    by_size = {
+        size: family.random_features(members, n_features, seed, size) for size in sorted(set(sizes.tolist()))
+    }
+    return [by_size[size][i] for i, size in enumerate(sizes.tolist())]
+
+
+#: Grids that are looked up together, and rows of a task: the bins of a task stay in cache.
+_GRIDS, _ROWS = 64, 4096
+
+
 @dataclass(frozen=True, eq=False)
 class RandomFeature:
     """``f(x) = Σ_i Σ_b Z_ib(x) W_ib + b`` over blocks of random features, which are regenerated, not stored.
@@ -151,12 +166,14 @@ class RandomFeature:
     Attributes
     ----------
     combination : Combination
-    n_features, seed, size : (1,) arrays of int
-        Columns of X, seed of the features, and features of a block.
+    n_features, seed : (1,) arrays of int
+        Columns of X, and seed of the features.
+    size : (1,) or (m,) array of int
+        Features of a block, for all members or for each.
     blocks : (m,) array of int
         How many blocks each member has: the first ones of its map.
     W : (Σ widths, c) array
-        Coefficients, member by member and block by block.
+        Coefficients, member by member and block by block. Maps with bins want them in float32.
     intercept : (c,) array
     """
 
@@ -169,30 +186,50 @@ class RandomFeature:
     intercept: np.ndarray
     kind = "random_feature"
 
+    def _maps(self) -> list[Any]:
+        n_features, seed = int(self.n_features[0]), int(self.seed[0])
+        return feature_maps(self.combination.family, self.combination.members, n_features, seed, self.size)
+
     def _parts(self):
-        """Yield (member's place, block, its coefficients)."""
-        family: Any = self.combination.family
-        n_features, seed, size = (int(v[0]) for v in (self.n_features, self.seed, self.size))
-        maps = family.random_features(self.combination.members, n_features, seed, size)
+        """Yield (member's place, function that adds the scores of rows to an array), for pieces of the predictor."""
         first = 0
-        for i, feature_map in enumerate(maps):
-            for index in range(int(self.blocks[i])):
+        for i, feature_map in enumerate(self._maps()):
+            count = int(self.blocks[i])
+            if feature_map.sparse:
+                width = feature_map.width
+                for g in range(0, count, _GRIDS):
+                    last = min(count, g + _GRIDS)
+                    W = self.W[first : first + (last - g) * width].astype(np.float32, copy=False)
+                    first += len(W)
+                    yield i, _adds_looked_up(feature_map.grids(g, last), W.reshape(last - g, width, -1))
+                continue
+            for index in range(count):
                 block = feature_map.block(index)
-                yield i, block, self.W[first : first + block.width]
+                yield i, _adds_product(block, self.W[first : first + block.width])
                 first += block.width
 
+    def _add(self, add, X, out) -> None:
+        """Add a piece's scores, on row tiles in threads."""
+
+        def task(part):
+            rows = X[part].toarray() if issparse(X) else X[part]
+            add(rows, out[part])
+
+        tiles = [slice(a, a + _ROWS) for a in range(0, X.shape[0], _ROWS)]
+        map_in_threads(task, tiles)
+
     def scores(self, X):
-        """Return f(x), O(features) per row."""
+        """Return f(x), O(features) per row; rows in tiles, on a few threads."""
         out = np.zeros((X.shape[0], self.W.shape[1]))
-        for _, block, W in self._parts():
-            out += block.scores(X, W)
+        for _, add in self._parts():
+            self._add(add, X, out)
         return out + self.intercept
 
     def contributions(self, X):
         """Return f_i(x) for every kernel."""
         out = np.zeros((len(self.combination), X.shape[0], self.W.shape[1]))
-        for i, block, W in self._parts():
-            out[i] += block.scores(X, W)
+        for i, add in self._parts():
+            self._add(add, X, out[i])
         return out
 
     def shifted(self, offset) -> RandomFeature:
@@ -203,3 +240,14 @@ class RandomFeature:
         """Return the coefficients and what the features are regenerated from."""
         names = ("n_features", "seed", "size", "blocks", "W", "intercept")
         return {name: getattr(self, name) for name in names}
+
+
+def _adds_looked_up(grids, W):
+    return lambda X, out: grids.add_scores(X, W, out)
+
+
+def _adds_product(block, W):
+    def add(X, out):
+        out += block.scores(X, W)
+
+    return add

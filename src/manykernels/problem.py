@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Stands for a kernel's number where the order of rows is drawn.
 ROW_ORDER = 2**31 - 1
-GAP_KINDS = ("exact", "estimate", "lower_bound", "none")
+GAP_KINDS = ("exact", "estimate", "lower_bound", "features", "none")
 
 
 def nu_of(p: float) -> float:
@@ -263,13 +263,17 @@ class Result:
         P at the returned predictor.
     gap : float
         The certificate, P - D; see `gap_kind`.
-    gap_kind : {"exact", "estimate", "lower_bound", "none"}
+    gap_kind : {"exact", "estimate", "lower_bound", "features", "none"}
     n_iter : int
     converged : bool
     trace : Trace
     dual_coef : (n, c) array or None
         A, where there is one.
     intercept : (c,) array
+    C : float or None
+        The weight of the losses; from a solver None means the problem's.
+    calibration : array or None
+        What turns scores into probabilities, for losses that do not: a factor, and an offset per output.
     """
 
     predictor: Predictor
@@ -282,3 +286,5 @@ class Result:
     trace: Trace
     dual_coef: np.ndarray | None
     intercept: np.ndarray
+    C: float | None = None
+    calibration: np.ndarray | None = None

@@ -10,13 +10,25 @@ import numpy as np
 from sklearn.base import clone
 
 from ._text import brief
-from .families import Enumerable, Family, Finite, Gaussians, HasFeatures, Maximisable, Precomputed, Products
+from .families import (
+    Enumerable,
+    Family,
+    Finite,
+    Gaussians,
+    HasFeatures,
+    HasRandomFeatures,
+    Laplacians,
+    Maximisable,
+    Precomputed,
+    Products,
+)
 from .families.bandwidths import bandwidth_grid
 from .families.base import can
 from .kernels import RBF, Kernel, Laplacian, Linear
 from .solvers import (
     SILP,
     Alignment,
+    Blockwise,
     Greedy,
     GreedyAlignment,
     LpNorm,
@@ -39,8 +51,8 @@ FAMILIES: dict[str, Any] = {
 }
 #: Names of families whose bandwidths come from the data's distances.
 GRIDS: dict[str, Any] = {"gaussian": RBF, "laplacian": Laplacian}
-#: Names of grids that mean a continuum to a solver that can search or draw from one.
-CONTINUA: dict[str, Any] = {"gaussian": Gaussians}
+#: Names of grids that mean a continuum to a solver that can search, draw from or prepare one.
+CONTINUA: dict[str, Any] = {"gaussian": Gaussians, "laplacian": Laplacians}
 SOLVERS: dict[str, type[Solver]] = {
     "uniform": Uniform,
     "single": Single,
@@ -54,9 +66,10 @@ SOLVERS: dict[str, type[Solver]] = {
     "alignment": Alignment,
     "greedy_alignment": GreedyAlignment,
     "triply_stochastic": TriplyStochastic,
+    "blockwise": Blockwise,
 }
-#: More rows than this make Gram matrices of 3 GiB and more.
-GRAM_ROWS = 20_000
+#: More rows than this make Gram matrices of 3 GiB and more: ``"auto"`` goes over to random features.
+MANY_ROWS = 20_000
 
 
 def is_pairwise(kernels: Any) -> bool:
@@ -69,13 +82,15 @@ def is_pairwise(kernels: Any) -> bool:
 def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
     """Return the family that `kernels` describes, not yet resolved.
 
-    A name may mean a continuum or a grid of bandwidths: the continuum, unless `solver` needs what only a list has.
+    A name may mean a continuum or a grid of bandwidths: the continuum, unless `solver` needs what only a list has. It
+    has one bandwidth per column for a solver that learns those beforehand.
     """
     if isinstance(kernels, Family):
         return kernels.adapt(X, sample_weight)
     if isinstance(kernels, str):
         if kernels in CONTINUA and suits(solver, CONTINUA[kernels]()):
-            return CONTINUA[kernels]().adapt(X, sample_weight)
+            columnwise = learns_bandwidths(solver, X.shape[0])
+            return CONTINUA[kernels](ard=columnwise).adapt(X, sample_weight)
         if kernels in GRIDS:
             return Finite(bandwidth_grid(GRIDS[kernels], X, sample_weight))
         if kernels in FAMILIES:
@@ -97,6 +112,14 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
         f"kernels is {brief(kernels)}; pass a list or dict of kernels, a family such as Products(degree=3), or "
         f"one of {', '.join(sorted([*FAMILIES, *GRIDS]))}."
     )
+
+
+def learns_bandwidths(solver: Any, n_rows: int) -> bool:
+    """Whether a solver learns one bandwidth per column before it starts; ``"auto"`` does on many rows."""
+    if is_auto(solver):
+        return n_rows > MANY_ROWS
+    kind = solver_class(solver) if isinstance(solver, str) else solver
+    return bool(getattr(kind, "learns_bandwidths", False))
 
 
 def suits(solver: Any, family: Family) -> bool:
@@ -154,14 +177,15 @@ def make_solver(
 def choose_solver(family: Family, n_rows: int = 0) -> Solver:
     """Return a solver by what the family can do and how many rows there are.
 
-    A continuum gets GreedyAlignment, products get Greedy, kernels that can be listed LpNorm(p=4/3), and what is
-    left the plain sum.
+    Many rows get Blockwise where there are random features, and no explicit ones. Of the rest a continuum gets
+    GreedyAlignment, products get Greedy, kernels that can be listed LpNorm(p=4/3), and what is left the plain sum.
     """
-    if n_rows > GRAM_ROWS and not can(family, HasFeatures):
-        # The place for a solver on random features, for families that have them.
+    if n_rows > MANY_ROWS and not can(family, HasFeatures):
+        if can(family, HasRandomFeatures):
+            return Blockwise()
         warnings.warn(
-            f"X has {n_rows:,} rows, and kernels without explicit features need Gram matrices of "
-            f"{8 * n_rows**2 / 2**30:.0f} GiB each; fit on fewer rows, or pass kernels such as Linear or Products.",
+            f"X has {n_rows:,} rows, and kernels without explicit or random features need Gram matrices of "
+            f"{8 * n_rows**2 / 2**30:.0f} GiB each; fit on fewer rows, or pass kernels such as RBF or Laplacian.",
             stacklevel=2,
         )
     if np.isinf(family.size()) and can(family, Maximisable):

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from manykernels.combination import Combination
 from manykernels.families import Finite, Gaussians, HasRandomFeatures
 from manykernels.families.base import can
-from manykernels.kernels import RBF, Constant, Dirichlet, Linear
+from manykernels.kernels import RBF, Constant, Dirichlet, Linear, Polynomial
 from manykernels.predictors import RandomFeature
 
 X = np.random.default_rng(0).standard_normal((12, 4))
@@ -46,13 +46,22 @@ def test_the_variance_of_fourier_features_is_the_one_of_theory():
     assert_allclose(np.var(np.ravel([P[0] for P in products])), ((1 + twice) / 2 - K**2) / 8, rtol=0.1)
 
 
-@pytest.mark.parametrize("kernel", [Linear(), Dirichlet(1.3, columns=[2]), Constant(2.0)])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Linear(),
+        Dirichlet(1.3, columns=[2]),
+        Constant(2.0),
+        Polynomial(3, gamma=0.3, coef0=0.5, columns=[0, 2]),
+        Polynomial(2, coef0=0.0),
+    ],
+)
 def test_exact_features(kernel):
     family = Finite([kernel]).resolve(4)
     (feature_map,) = family.random_features([0], 4, seed=0, size=16)
     Z = feature_map.block(0).transform(X)
     assert feature_map.n_blocks == 1 and Z.shape[1] == feature_map.block(0).width
-    assert_allclose(Z @ Z.T, family.gram(X, X, [0], [1.0]), atol=1e-5)  # float32
+    assert_allclose(Z @ Z.T, family.gram(X, X, [0], [1.0]), rtol=1e-5, atol=1e-5)  # float32
     with pytest.raises(IndexError):
         feature_map.block(1)
 
@@ -90,3 +99,8 @@ def test_the_predictor_adds_up_its_blocks():
     assert_allclose(predictor.scores(X), Z @ W + b, atol=1e-5)  # float32
     assert_allclose(predictor.contributions(X).sum(axis=0) + b, predictor.scores(X), atol=1e-6)
     assert_allclose(predictor.shifted(1.0).scores(X), predictor.scores(X) + 1.0)
+
+
+def test_polynomials_with_too_many_features_are_refused():
+    with pytest.raises(ValueError, match=r"on 40 columns has 12,341 features, more than 5,000"):
+        Finite([Polynomial(3)]).resolve(40).random_features([0], 40, 0, 16)

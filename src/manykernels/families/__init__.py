@@ -11,6 +11,7 @@ from .base import (
 from .dirichlets import Dirichlets
 from .finite import Finite, Precomputed
 from .gaussians import Gaussians
+from .laplacians import Laplacians
 from .products import Products
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Gaussians",
     "HasFeatures",
     "HasRandomFeatures",
+    "Laplacians",
     "Maximisable",
     "Precomputed",
     "Products",

@@ -1,4 +1,8 @@
-"""Searches for the bandwidths of Gaussian kernels: one for all columns, or one per column."""
+"""Searches for the bandwidths of Gaussian and Laplacian kernels: one for all columns, or one per column.
+
+A kernel with one bandwidth is exp(-S/σ^q), with the statistic S of a pair of rows: the squared distance and q = 2, or
+the sum of absolute differences and q = 1.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from scipy.optimize import minimize
 from scipy.signal import fftconvolve
 from scipy.sparse import issparse
 
+from .._numba.distances import add_l1_moments, l1_distances
 from ..kernels import pairwise_statistic
 from .bank import row_tiles
 from .base import Best, Direction, Searcher
@@ -18,8 +23,10 @@ from .continuum import draw_near, is_zero, kept, maxima, over_tiles, tile_of
 #: Pitch of the bins in log distance and of the grid in log σ. As a function of log σ, a Gaussian kernel's value
 #: has no frequencies above 25 to speak of (they fall as exp(-πω/4)): the grid oversamples it 25 times.
 PITCH = 0.005
-#: Distances relative to the bounds beyond which a kernel value is 1 or 0 to nine digits.
-NEAR, FAR = 3e-5, 4.6
+#: S/σ^q beyond which a kernel value is 1 or 0 to nine digits.
+NEAR, FAR = 1e-9, 21.0
+#: q by statistic.
+POWERS = {"sqdist": 2, "l1": 1}
 #: Distances are kept up to this many bytes, otherwise recomputed for every pass.
 KEPT_BYTES = 2**28
 #: Steps of L-BFGS-B on some of the rows, from the bandwidth of the search on a line and from every restart; then on
@@ -42,15 +49,18 @@ class BandwidthSearch(Searcher):
     def __init__(self, family, X, scale, low: float, high: float):
         super().__init__(family, X, scale)
         self.low, self.high = low, high
+        self.power = POWERS[family.statistic]
         n = X.shape[0]
         self._keeps = 4 * n * n <= KEPT_BYTES
         self._tiles: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         # Distances come from inner products: far from the origin they would drown in rounding.
-        self._centred = None if issparse(X) else X - np.median(X, axis=0)
+        by_products = family.statistic == "sqdist" and not issparse(X)
+        self._centred = X - np.median(X, axis=0) if by_products else None
         self._norms = None if self._centred is None else np.einsum("ij,ij->i", self._centred, self._centred)
         # Bins and grid have one pitch, so that kernel values are a convolution.
-        self.first = math.log(NEAR * low)
-        self.n_bins = math.ceil((math.log(FAR * high) - self.first) / PITCH) + 1
+        self.first = math.log(low) + math.log(NEAR) / self.power
+        last = math.log(high) + math.log(FAR) / self.power
+        self.n_bins = math.ceil((last - self.first) / PITCH) + 1
         steps = max(2, math.ceil((math.log(high) - math.log(low)) / PITCH))
         self.grid = math.log(low) + np.arange(steps + 1) * PITCH
 
@@ -59,7 +69,7 @@ class BandwidthSearch(Searcher):
             return self._tiles[a][0]
         Z, norms = self._centred, self._norms
         if Z is None or norms is None:
-            return pairwise_statistic("sqdist", self.X[a:b], self.X[a:])
+            return pairwise_statistic(self.family.statistic, self.X[a:b], self.X[a:])
         S = Z[a:b] @ Z[a:].T
         S *= -2.0
         S += norms[a:b, None]
@@ -69,14 +79,13 @@ class BandwidthSearch(Searcher):
         return S
 
     def _binned(self, a, b):
-        """Return squared distances of a tile, the bin of each, and its place within the bin."""
+        """Return the statistic of a tile, the bin of each pair, and its place within the bin."""
         if a in self._tiles:
             return self._tiles[a]
         S = self._distances(a, b)
-        edge = math.exp(self.first)
-        place = np.maximum(S, edge * edge)
+        place = np.maximum(S, math.exp(self.power * self.first))
         np.log(place, out=place)
-        place *= 0.5 / PITCH
+        place *= 1.0 / (self.power * PITCH)
         place -= self.first / PITCH
         np.minimum(place, self.n_bins - 1, out=place)
         index = (place + 0.5).astype(np.int32)
@@ -100,18 +109,20 @@ class BandwidthSearch(Searcher):
             )
 
         sums, moments = sum(over_tiles(partial, self.X.shape[0]))
-        # Value at log σ of a pair at log distance v: φ(log σ - v), φ(u) = exp(-exp(-2u)), φ' = 2 exp(-2u) φ.
+        # Value at log σ of a pair at log distance v: φ(log σ - v), φ(u) = exp(-exp(-qu)), φ' = q exp(-qu) φ.
         offset = self.grid[0] - self.first
         u = offset + PITCH * np.arange(-(self.n_bins - 1), len(self.grid))
-        decay = np.exp(np.minimum(-2 * u, 700.0))
+        decay = np.exp(np.minimum(-self.power * u, 700.0))
         phi = np.exp(-decay)
         values = fftconvolve(sums, phi, mode="valid")
-        values -= PITCH * fftconvolve(moments, 2 * np.where(phi > 0, decay, 0.0) * phi, mode="valid")
+        slope = self.power * np.where(phi > 0, decay, 0.0) * phi
+        values -= PITCH * fftconvolve(moments, slope, mode="valid")
         return values
 
     def exact(self, direction: Direction, t: float) -> tuple[float, float, float]:
         """Return <K_σ, M> and its two derivatives at log σ = t, one pass over the pairs."""
-        inverse = math.exp(-2 * t)
+        q = self.power
+        inverse = math.exp(-q * t)
 
         def partial(a, b):
             r = self._distances(a, b) * inverse
@@ -120,7 +131,7 @@ class BandwidthSearch(Searcher):
             value = float(E.sum())
             E *= r
             first = float(E.sum())
-            return np.array([value, 2 * first, 4 * (float(np.vdot(E, r)) - first)])
+            return np.array([value, q * first, q * q * (float(np.vdot(E, r)) - first)])
 
         value, slope, bend = sum(over_tiles(partial, self.X.shape[0])).tolist()
         return value, slope, bend
@@ -144,7 +155,7 @@ class BandwidthSearch(Searcher):
         K = np.empty((n, n))
 
         def fill(a, b):
-            T = self._distances(a, b) * (-1.0 / member**2)
+            T = self._distances(a, b) * (-1.0 / member**self.power)
             np.exp(T, out=T)
             K[a:b, a:] = T
             K[b:, a:b] = T[:, b - a :].T
@@ -182,14 +193,12 @@ class ColumnwiseSearch(Searcher):
     def __init__(self, family, X, scale, box: np.ndarray, lines: list, shrinkage: float = 0.0):
         super().__init__(family, X, scale)
         self.box, self.lines, self.shrinkage = box, lines, float(shrinkage)
+        self.by_products = family.statistic == "sqdist"
         # Distances come from inner products: far from the origin they would drown in rounding.
         self.centred = X - np.median(X, axis=0)
 
     def value(self, M: np.ndarray, t: np.ndarray, rows=slice(None), unit=1.0) -> tuple[float, np.ndarray]:
         """Return <K_σ, M> - λ‖σ - mean(σ)‖² at t = log σ, and its gradient; M symmetric, O(n² d).
-
-        With W = M∘K: Σ_st W_st (x_si - x_ti)² = Σ_s r_s x_si² + Σ_t c_t x_ti² - 2 (XᵀWX)_ii, r and c the sums of
-        W over rows and columns.
 
         Parameters
         ----------
@@ -201,25 +210,10 @@ class ColumnwiseSearch(Searcher):
         """
         sigma, shrinkage = np.exp(t), self.shrinkage / unit
         Z = (self.centred[rows] / sigma).astype(M.dtype)
-        squares = np.square(Z)
-        norms = squares.sum(axis=1)
-        value, gradient = 0.0, np.zeros(len(sigma))
-        for a, b in row_tiles(len(Z)):  # the upper triangle, in pieces that stay in cache
-            W = Z[a:b] @ Z[a:].T
-            W *= 2.0
-            W -= norms[a:b, None]
-            W -= norms[a:]
-            np.minimum(W, 0.0, out=W)
-            np.exp(W, out=W)
-            W *= M[a:b, a:]
-            W[:, b - a :] *= 2.0  # the mirror image
-            sums = W.sum(axis=1)
-            value += float(sums.sum(dtype=float))
-            gradient += sums @ squares[a:b] + W.sum(axis=0) @ squares[a:]
-            gradient -= 2.0 * np.einsum("ij,ij->j", Z[a:b], W @ Z[a:])
+        value, gradient = _gaussian_moments(Z, M) if self.by_products else _laplacian_moments(Z, M)
         away = sigma - sigma.mean()
         value -= shrinkage * float(away @ away)
-        return value, 2.0 * gradient - 2.0 * shrinkage * away * sigma
+        return value, gradient - 2.0 * shrinkage * away * sigma
 
     def _ascend(self, M, start, steps, rows, unit):
         """Climb from a start: roughly in single precision, finely in double."""
@@ -284,6 +278,49 @@ class ColumnwiseSearch(Searcher):
         sigma = np.asarray(member)
         away = sigma - sigma.mean()
         return self.value(M, np.log(sigma))[0] + self.shrinkage * float(away @ away)
+
+
+def _gaussian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return Σ W and 2 Σ_st W_st (z_si - z_ti)² for W = M∘K: the value of <K, M> and its gradient in log σ.
+
+    Σ_st W_st (z_si - z_ti)² = Σ_s r_s z_si² + Σ_t c_t z_ti² - 2 (ZᵀWZ)_ii, r and c the sums of W over rows and columns.
+    """
+    squares = np.square(Z)
+    norms = squares.sum(axis=1)
+    value, gradient = 0.0, np.zeros(Z.shape[1])
+    for a, b in row_tiles(len(Z)):  # the upper triangle, in pieces that stay in cache
+        W = Z[a:b] @ Z[a:].T
+        W *= 2.0
+        W -= norms[a:b, None]
+        W -= norms[a:]
+        np.minimum(W, 0.0, out=W)
+        np.exp(W, out=W)
+        W *= M[a:b, a:]
+        W[:, b - a :] *= 2.0  # the mirror image
+        sums = W.sum(axis=1)
+        value += float(sums.sum(dtype=float))
+        gradient += sums @ squares[a:b] + W.sum(axis=0) @ squares[a:]
+        gradient -= 2.0 * np.einsum("ij,ij->j", Z[a:b], W @ Z[a:])
+    return value, 2.0 * gradient
+
+
+def _laplacian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return Σ W and Σ_st W_st |z_si - z_ti| for W = M∘K."""
+    Z = np.ascontiguousarray(Z)
+
+    def partial(a, b):
+        W = np.empty((b - a, len(Z) - a), dtype=Z.dtype)
+        l1_distances(Z, a, b, W)
+        np.negative(W, out=W)
+        np.exp(W, out=W)
+        W *= M[a:b, a:]
+        W[:, b - a :] *= 2.0  # the mirror image
+        gradient = np.zeros(Z.shape[1])
+        add_l1_moments(Z, W, a, b, gradient)
+        return np.append(gradient, W.sum(dtype=float))
+
+    total = sum(over_tiles(partial, len(Z)))
+    return float(total[-1]), total[:-1]
 
 
 def draw_columnwise(search: ColumnwiseSearch, A, size, rng):

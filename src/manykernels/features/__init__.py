@@ -1,7 +1,8 @@
 """Random and exact features of kernels, in blocks that are regenerated from a seed and never stored."""
 
 from .base import Block, FeatureMap, generator_of
+from .binning import Binning, Grid, Grids
 from .exact import Exact
 from .fourier import Fourier
 
-__all__ = ["Block", "Exact", "FeatureMap", "Fourier", "generator_of"]
+__all__ = ["Binning", "Block", "Exact", "FeatureMap", "Fourier", "Grid", "Grids", "generator_of"]

@@ -2,6 +2,7 @@
 
 from .alignment import Alignment
 from .base import BatchSolver, Solver, Step, StreamingSolver, TwoStageSolver
+from .blockwise import Blockwise
 from .greedy import Greedy
 from .greedy_alignment import GreedyAlignment
 from .lp_norm import LpNorm
@@ -16,6 +17,7 @@ __all__ = [
     "SILP",
     "Alignment",
     "BatchSolver",
+    "Blockwise",
     "Greedy",
     "GreedyAlignment",
     "LpNorm",

@@ -45,6 +45,8 @@ class Solver(BaseEstimator):
         Names of the losses it takes; None for all.
     accepts_init : bool
         Whether `init` means something: weights to start from.
+    learns_bandwidths : bool
+        Whether it chooses the bandwidths of a continuum, one per column, before it starts.
     prefers_base_scale : bool
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
     """
@@ -53,6 +55,7 @@ class Solver(BaseEstimator):
     losses: ClassVar[tuple[str, ...] | None] = None
     prefers_base_scale: ClassVar[bool] = False
     accepts_init: ClassVar[bool] = False
+    learns_bandwidths: ClassVar[bool] = False
     p: Any
 
     @abstractmethod

@@ -1,0 +1,168 @@
+"""What the continua of Gaussian and of Laplacian kernels share: bounds, searches, draws."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import issparse
+
+from .bandwidth_search import BandwidthSearch, ColumnwiseSearch, draw_columnwise
+from .bandwidths import distance_quantiles
+from .base import Direction
+from .continuum import Continuum, check_pair, draw_near, weights_of
+
+#: Quantiles of the distances that automatic bounds start from, and the factors that widen them.
+LEVELS, WIDEN = (0.01, 0.99), (1 / 4, 10.0)
+#: The same per column; at the upper end a column adds at most 10^-4 to the exponent.
+COLUMN_LEVELS, COLUMN_WIDEN = (0.1, 0.99), (1 / 4, 100.0)
+#: Rows that the distances are taken over, and those along single columns.
+BOUND_ROWS, COLUMN_ROWS = 500, 200
+
+
+class BandwidthFamily(Continuum):
+    """Kernels with one bandwidth, or one per column.
+
+    Attributes
+    ----------
+    statistic : {"sqdist", "l1"}
+        What a kernel with one bandwidth knows of a pair of rows.
+    single, per_column : kernels
+        With one bandwidth, and with a tuple of one per column.
+    """
+
+    statistic: ClassVar[str]
+    single: ClassVar[Any]
+    per_column: ClassVar[Any]
+
+    def __init__(self, bounds="auto", ard=False):
+        self.bounds = bounds
+        self.ard = ard
+
+    @property
+    def _name(self):
+        return type(self).__name__
+
+    @property
+    def accepts_sparse(self):
+        """Whether one bandwidth serves all columns."""
+        return not self.ard
+
+    @property
+    def shrinks(self):
+        """Whether the search knows the penalty of eq. (6.2); with one bandwidth it is zero."""
+        return True
+
+    def resolve(self, n_features, names=None):
+        """Check the bounds."""
+        if not isinstance(self.ard, bool | np.bool_):
+            raise ValueError(f"ard of {self._name} is {self.ard!r}; use True or False.")
+        return type(self)(self._checked(n_features), self.ard)._named(names)
+
+    def _checked(self, n_features) -> Any:
+        if isinstance(self.bounds, str) and self.bounds == "auto":
+            return "auto"
+        rest = " or bounds='auto'"
+        if not self.ard or np.ndim(self.bounds) != 2:
+            pair = check_pair(self.bounds, self._name, zero=False, rest=rest)
+            return [pair] * n_features if self.ard else pair
+        if len(self.bounds) != n_features:
+            raise ValueError(
+                f"bounds of {self._name} has {len(self.bounds)} pairs for {n_features} columns; give one each."
+            )
+        return [check_pair(pair, self._name, zero=False, rest=rest) for pair in self.bounds]
+
+    def adapt(self, X, sample_weight):
+        """Set automatic bounds from the distances."""
+        if not (isinstance(self.bounds, str) and self.bounds == "auto"):
+            return self
+        adapted = type(self)(self._from_distances(X, sample_weight), self.ard)
+        return adapted._named(getattr(self, "_column_names", None))
+
+    def _from_distances(self, X, s) -> Any:
+        if not self.ard:
+            return _widened(distance_quantiles(X, s, self.statistic, LEVELS, BOUND_ROWS), WIDEN)
+        columns = [X[:, [j]].toarray() if issparse(X) else X[:, [j]] for j in range(X.shape[1])]
+        return [
+            _widened(distance_quantiles(x, s, "l1", COLUMN_LEVELS, COLUMN_ROWS), COLUMN_WIDEN)
+            for x in columns
+        ]
+
+    def _box(self, n_columns: int) -> np.ndarray:
+        """Return the bounds, one row per parameter."""
+        if isinstance(self.bounds, str):
+            raise ValueError(
+                f"bounds of {self._name} is 'auto', which needs rows to become numbers; pass bounds=(low, high)."
+            )
+        pairs = np.asarray(self.bounds, dtype=float)
+        return np.tile(pairs, (n_columns if self.ard else 1, 1)) if pairs.ndim == 1 else pairs
+
+    def kernel(self, member):
+        """Return a member as a kernel."""
+        return self.per_column(member) if isinstance(member, tuple) else self.single(float(member))
+
+    def searcher(self, X, scale, shrinkage=0.0):
+        """Return the search for the best bandwidths on fixed rows.
+
+        Parameters
+        ----------
+        X : rows
+        scale : Scale or None
+        shrinkage : float
+            λ of eq. (6.2): with a bandwidth per column, λ‖σ - mean(σ)‖² is subtracted from <K_σ, M>/ρ².
+        """
+        family = self.adapt(X, weights_of(scale, X.shape[0]))
+        box = family._box(X.shape[1])
+        if not self.ard:
+            return BandwidthSearch(family, X, scale, *box[0])
+        s = weights_of(scale, X.shape[0])
+        lines = [self._line(X, s, scale, None if np.ptp(box, axis=0).any() else box[0])]
+        units = [np.ones(X.shape[1])]
+        middle = np.sqrt(box[:, 0] * box[:, 1])
+        if middle.max() > 2 * middle.min():  # columns of unequal scale: one bandwidth in their own units, too
+            units.append(middle)
+            lines.append(self._line(X / middle, s, scale, None))
+        return ColumnwiseSearch(family, X, scale, box, list(zip(lines, units, strict=True)), shrinkage)
+
+    def _line(self, X, sample_weight, scale, bounds) -> BandwidthSearch:
+        """Return the search for a single bandwidth, by default within automatic bounds."""
+        low, high = type(self)()._from_distances(X, sample_weight) if bounds is None else bounds
+        return BandwidthSearch(type(self)((low, high)), X, scale, low, high)
+
+    def drawer(self, X, scale):
+        """Return draws around the best bandwidths, coordinate by coordinate (Alg. 4)."""
+        search = self.searcher(X, scale)
+        if not self.ard:
+
+            def draw(A, size, rng):
+                found = search.best(Direction.of_gradient(A))
+                if not found.members:
+                    return search.family.draw_uniform(size, rng)
+                sigma, density = draw_near(found.members[0], search.low, search.high, size, rng)
+                return sigma.tolist(), density
+
+            return draw
+        return lambda A, size, rng: draw_columnwise(search, A, size, rng)
+
+    def random_features(self, members, n_features, seed, size):
+        """Return random features of every member."""
+        return [k.random_features(n_features, seed, i, size) for i, k in enumerate(self._kernels(members))]
+
+    def draw_uniform(self, size, rng):
+        """Draw bandwidths uniformly between the bounds, and return the density of each."""
+        box = self._box(1)
+        sigma = rng.uniform(box[:, 0], box[:, 1], size=(size, len(box)))
+        density = np.full(size, 1 / np.prod(box[:, 1] - box[:, 0]))
+        members: list = [tuple(row) for row in sigma.tolist()] if self.ard else sigma[:, 0].tolist()
+        return members, density
+
+
+def _widened(quantiles, factors) -> tuple[float, float]:
+    low, high = (1.0, 1.0) if quantiles is None else quantiles  # no two rows differ: any bandwidth will do
+    return float(low * factors[0]), float(high * factors[1])
+
+
+def listed(sigma) -> str:
+    """Return bandwidths as a short text."""
+    texts = [f"{v:.3g}" for v in sigma]
+    return ",".join([*texts[:3], "…", *texts[-2:]] if len(texts) > 6 else texts)

@@ -1,0 +1,271 @@
+"""One pass over batches for :class:`~manykernels.solvers.Blockwise`: what ``partial_fit`` does.
+
+Binning features: a diagonal Kalman filter, row after row. It has no step size and cannot diverge; the variance of a
+bin's coefficient starts at its prior's, θ_i/(B_i ρ_i²), and only falls. Dense features: their Gram matrix and products
+with the targets are summed up, and the model is the exact solution at any time.
+
+Bandwidths are learned twice, from the first 5,000 and from the first 50,000 rows, which are kept until then and seen
+again by the new filter.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.exceptions import ConvergenceWarning
+
+from .._numba.binning import filter_rows
+from .._threads import map_in_threads, one_blas_thread
+from ..problem import Problem, Result, Trace, nu_of
+from .blockwise_fit import Plan, best_weights, finished
+from .calibration import LEAST, fit_calibration
+from .preparation import quick
+from .row_store import dense
+
+State = dict[str, np.ndarray]
+
+#: Rows at which bandwidths are learned, and learned again.
+STAGES = (5_000, 50_000)
+#: Rows that a filter works on at a time, and scores that calibrate probabilities.
+STRIP, RECENT = 1024, 4_000
+#: Rows after which dense features are solved for the first time.
+FIRST_ROWS = 256
+#: Most dense features: their Gram matrix is kept.
+MOST_DENSE = 2048
+#: Rows before which a stream is not compared with the mean.
+ENOUGH = 1000
+
+
+def start(solver, problem: Problem) -> State:
+    """Return the state before any row."""
+    c, d = problem.n_outputs, problem.X.shape[1]
+    state: State = {
+        "stage": np.array([0 if np.isinf(problem.family.size()) else len(STAGES)]),
+        "rows": np.zeros((0, d), dtype=dense(problem.X[:1]).dtype),
+        "targets": np.zeros((0, c)),
+        "weights": np.zeros(0),
+    }
+    if state["stage"][0]:
+        state.update(_begin(solver, solver._plan(problem, None), problem))
+    return state
+
+
+def _begin(solver, plan: Plan, problem: Problem) -> State:
+    """Return coefficients and sums before any row."""
+    c = problem.n_outputs
+    maps = plan.maps()
+    if len({m.sparse for m in maps}) > 1:
+        raise ValueError(
+            "partial_fit takes Laplacian kernels, or kernels with dense features, but not both; fit can mix them."
+        )
+    theta = solver._first_theta(plan, problem, nu_of(solver.p))
+    state: State = {
+        **plan.to_arrays(),
+        "theta": theta,
+        "totals": np.zeros(4 + c),  # rows, weight, Σ s‖e‖², Σ s‖y‖², Σ s y
+        "scores": np.zeros((0, 2 * c + 1), dtype=np.float32),
+    }
+    if maps[0].sparse:
+        width = maps[0].width
+        prior = np.divide(theta, plan.blocks * plan.rho_sq, out=np.zeros(len(theta)), where=plan.rho_sq > 0)
+        grids = int(plan.blocks.sum())
+        state["W"] = np.zeros((grids, width, c), dtype=np.float32)
+        state["variance"] = np.empty((grids, width), dtype=np.float32)
+        state["variance"][...] = np.repeat(prior, plan.blocks)[:, None]
+        state["intercept"] = np.append(np.zeros(c), 1.0)
+    else:
+        D = 1 + sum(_width(m, b) for m, b in zip(maps, _dense_blocks(plan, maps), strict=True))
+        state["gram"], state["products"] = np.zeros((D, D)), np.zeros((D, c))
+        state["W"] = np.zeros((D, c))
+    return state
+
+
+def _width(feature_map, blocks) -> int:
+    return sum(feature_map.block(b).width for b in range(int(blocks)))
+
+
+def _dense_blocks(plan: Plan, maps) -> np.ndarray:
+    """Return fewer blocks where the Gram matrix would get too large."""
+    widths = np.array([_width(m, b) for m, b in zip(maps, plan.blocks, strict=True)])
+    share = min(1.0, MOST_DENSE / widths.sum())
+    return np.maximum(1, np.floor(plan.blocks * share)).astype(int)
+
+
+def update(solver, state: State, batch: Problem) -> State:
+    """Return the state after a batch."""
+    state = dict(state)
+    stage = int(state["stage"][0])
+    if stage < len(STAGES):
+        state["rows"] = np.concatenate([state["rows"], dense(batch.X)])
+        state["targets"] = np.concatenate([state["targets"], batch.Y])
+        state["weights"] = np.concatenate([state["weights"], batch.sample_weight])
+        if len(state["rows"]) >= STAGES[stage]:
+            return _restart(solver, state, batch)
+    if "W" in state:
+        _absorb(solver, solver._plan(batch, None, state), state, batch)
+    return state
+
+
+def _gathered(state: State, batch: Problem) -> Problem:
+    return replace(batch, X=state["rows"], Y=state["targets"], sample_weight=state["weights"])
+
+
+def _restart(solver, state: State, batch: Problem) -> State:
+    """Learn bandwidths from the rows gathered so far, and go over them."""
+    gathered = _gathered(state, batch)
+    fresh = _begin(solver, solver._plan(gathered, None), gathered)
+    stage = sum(len(state["rows"]) >= rows for rows in STAGES)
+    fresh["stage"] = np.array([stage])
+    done = stage == len(STAGES)
+    for name in ("rows", "targets", "weights"):
+        fresh[name] = state[name][:0] if done else state[name]
+    _absorb(solver, solver._plan(gathered, None, fresh), fresh, gathered)
+    return fresh
+
+
+def _absorb(solver, plan: Plan, state: State, batch: Problem) -> None:
+    """Change coefficients and sums by a batch's rows."""
+    maps = plan.maps()
+    Y, s = batch.Y, batch.sample_weight
+    assert s is not None
+    rows = dense(batch.X)
+    F = (
+        _filter(plan, maps, state, rows, Y, s)
+        if maps[0].sparse
+        else _sum_up(solver, plan, maps, state, rows, Y, s)
+    )
+    totals = state["totals"].copy()
+    totals[:4] += len(Y), s.sum(), s @ np.square(Y - F).sum(axis=1), s @ np.square(Y).sum(axis=1)
+    totals[4:] += s @ Y
+    state["totals"] = totals
+    seen = np.column_stack([F, Y, s]).astype(np.float32)[s > 0]
+    state["scores"] = np.concatenate([state["scores"], seen])[-RECENT:]
+
+
+def _filter(plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
+    """Run the filter over rows, and return the score of each before it was seen."""
+    grids = [m.grids(0, int(b)) for m, b in zip(maps, plan.blocks, strict=True)]
+    with np.errstate(divide="ignore"):
+        noise = 1.0 / (plan.C * s)
+    F = np.empty(Y.shape)
+    strips = [slice(a, a + STRIP) for a in range(0, len(Y), STRIP)]
+    for some in (strips[i : i + 8] for i in range(0, len(strips), 8)):
+        bins = map_in_threads(lambda part: np.concatenate([g.bins(X[part]) for g in grids]).T.copy(), some)
+        for part, places in zip(some, bins, strict=True):
+            filter_rows(
+                places, Y[part], noise[part], state["W"], state["variance"], state["intercept"], F[part]
+            )
+    return F
+
+
+def _features(plan: Plan, maps, X) -> np.ndarray:
+    """Return all dense features of rows, scaled by 1/√B_i, with a column of ones first."""
+    parts = [np.ones((len(X), 1), dtype=np.float32)]
+    for feature_map, blocks in zip(maps, _dense_blocks(plan, maps), strict=True):
+        parts += [feature_map.block(b).transform(X) / np.float32(np.sqrt(blocks)) for b in range(blocks)]
+    return np.hstack(parts)
+
+
+def _sum_up(solver, plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
+    """Add rows to the Gram matrix, solve, and return the score of each row before.
+
+    The model is solved anew whenever the rows have doubled, so that the first rows of a large batch do not count as
+    unseen for all of it.
+    """
+    F = np.empty(Y.shape)
+    blocks = _dense_blocks(plan, maps)
+    owner = np.repeat(np.arange(len(maps)), [_width(m, b) for m, b in zip(maps, blocks, strict=True)])
+    state["gram"], state["products"] = state["gram"].copy(), state["products"].copy()
+    first, seen = 0, int(state["totals"][0])
+    with one_blas_thread():
+        while first < len(Y):
+            last = min(len(Y), first + max(FIRST_ROWS, seen + first))
+            for part in (slice(a, min(a + STRIP, last)) for a in range(first, last, STRIP)):
+                Z = _features(plan, maps, X[part])
+                F[part] = Z @ state["W"]
+                ZS = Z * np.sqrt(s[part, None]).astype(np.float32)
+                state["gram"] += ZS.T @ ZS
+                state["products"] += Z.T.astype(float) @ (s[part, None] * Y[part])
+            for _ in range(3 if len(maps) > 1 and solver.p < 2 else 1):
+                state["W"], norms = _ridge(plan, state["gram"], state["products"], state["theta"], owner)
+                state["theta"] = best_weights(norms, solver.p, plan.rho_sq > 0)
+            first = last
+    return F
+
+
+def _ridge(plan: Plan, gram, products, theta, owner) -> tuple[np.ndarray, np.ndarray]:
+    """Return the coefficients at fixed weights, and the kernels' norms, O(D³)."""
+    with np.errstate(divide="ignore"):
+        lam = np.append(1.0, np.where(theta > 0, plan.rho_sq / theta, np.inf)[owner]) / plan.C
+    used = np.isfinite(lam)
+    H = gram[np.ix_(used, used)]
+    H[np.diag_indices_from(H)] += lam[used]
+    W = np.zeros_like(products)
+    W[used] = cho_solve(cho_factor(H, overwrite_a=True, check_finite=False), products[used])
+    squares = np.bincount(owner, np.square(W[1:]).sum(axis=1), minlength=len(theta))
+    return W, np.sqrt(plan.rho_sq * squares)
+
+
+def finish(solver, state: State, problem: Problem) -> Result:
+    """Return the model so far."""
+    if "W" not in state:
+        return _provisional(solver, state, problem)
+    return _result(solver._plan(problem, None, state), state, problem.n_outputs)
+
+
+def _result(plan: Plan, state: State, c: int) -> Result:
+    """Turn coefficients into a result, with a warning where they are no good."""
+    n, mass, error, power = state["totals"][:4]
+    mean = state["totals"][4:] / max(mass, 1e-300)
+    trivial = power / max(mass, 1e-300) - float(mean @ mean)
+    if n >= ENOUGH and error / mass >= trivial > 0:
+        warnings.warn(
+            f"The model is not better than predicting the mean: rows met a squared error of {error / mass:.4g} before "
+            f"they were seen, against {trivial:.4g}; other kernels, a smaller C or more rows may help.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    recent = state["scores"].astype(float)
+    enough = len(recent) >= LEAST
+    calibration = fit_calibration(recent[:, :c], recent[:, c : 2 * c], recent[:, -1]) if enough else None
+    maps = plan.maps()
+    if maps[0].sparse:
+        W, b = state["W"].reshape(-1, c), state["intercept"][:c]
+    else:
+        blocks = _dense_blocks(plan, maps)
+        plan = replace(plan, blocks=blocks)
+        scale = np.repeat(np.sqrt(blocks), [_width(m, k) for m, k in zip(maps, blocks, strict=True)])
+        W, b = state["W"][1:] / scale[:, None], state["W"][0]
+    loss = 0.5 * error / max(n, 1)
+    return finished(
+        plan,
+        W,
+        b,
+        state["theta"],
+        None,
+        objective=float(loss),
+        gap=np.nan,
+        gap_kind="none",
+        n_iter=1,
+        converged=False,
+        trace=Trace((float(loss),), (np.nan,), (0.0,), (len(plan.members),), {"C": (plan.C,)}),
+        calibration=calibration,
+    )
+
+
+def _provisional(solver, state: State, problem: Problem) -> Result:
+    """Return a model on few rows, with equal bandwidths from their distances; the state stays as it is."""
+    gathered = _gathered(state, problem)
+    known = {
+        "seed": np.array([0]),
+        "C": np.array([gathered.C]),
+        "member": np.atleast_1d(np.asarray(quick(gathered), dtype=float)),
+    }
+    plan = solver._plan(gathered, None, known)
+    plan = replace(plan, blocks=np.minimum(plan.blocks, 64))
+    fresh = _begin(solver, plan, gathered)
+    _absorb(solver, plan, fresh, gathered)
+    return _result(plan, fresh, problem.n_outputs)

@@ -1,0 +1,244 @@
+"""Exact block coordinate descent over blocks of features: the visits to the rows, and the steps between them.
+
+With residuals R = Y - f, a block with features Z and the weight λ_k = B_i ρ_i²/(C θ_i) (B_i blocks of kernel i) is
+minimised exactly, all others fixed, by
+
+    W ← W + (Zᵀ S Z + λ_k I)⁻¹ (Zᵀ S R - λ_k W),    R ← R - Z (the change of W).
+
+For a grid ZᵀSZ is the diagonal of its bins' weights. A visit over the rows takes the last block's step and sums up for
+the next one, so that every block costs one pass over the residuals.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, subtract_step
+from .._threads import n_threads, one_blas_thread
+from .row_store import RowStore
+
+#: Rows that dense features are computed for at a time.
+STRIP = 1024
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A block of coefficients.
+
+    Attributes
+    ----------
+    member : int
+        Which kernel; -1 for the intercept.
+    index : int
+        Which block of its map.
+    place : int
+        Of its map among those with bins; -1 where the features are dense.
+    first, width : int
+        Of its coefficients.
+    curvature : int
+        Where its counts, or its Gram matrix, begin.
+    """
+
+    member: int
+    index: int
+    place: int
+    first: int
+    width: int
+    curvature: int
+
+    @property
+    def part(self) -> slice:
+        """Return the place of its coefficients."""
+        return slice(self.first, self.first + self.width)
+
+
+def lay_out(maps: list[Any], blocks: np.ndarray) -> list[Unit]:
+    """Return the intercept and all blocks, with the places of their coefficients.
+
+    Coefficients lie member by member, as :class:`~manykernels.predictors.RandomFeature` wants them, after the
+    intercept; visits go round the members, so that no kernel explains the targets before the others had a try.
+    """
+    units, first, curvature, place = [], 1, 1, 0
+    for i, feature_map in enumerate(maps):
+        for index in range(int(blocks[i])):
+            width = feature_map.width if feature_map.sparse else feature_map.block(index).width
+            units.append(Unit(i, index, place if feature_map.sparse else -1, first, width, curvature))
+            first += width
+            curvature += width if feature_map.sparse else width * width
+        place += feature_map.sparse
+    units.sort(key=lambda u: (u.index / blocks[u.member], u.member))
+    return [Unit(-1, 0, -2, 0, 1, 0), *units]
+
+
+class Sweeps:
+    """Coefficients and residuals, and the passes that change them.
+
+    Parameters
+    ----------
+    store : RowStore
+        Its residuals are changed.
+    maps : list of FeatureMap
+    units : list of Unit
+    state : dict of arrays
+        W, curvature, known, step, pending; see ``fresh_state``. Changed in place.
+    """
+
+    def __init__(self, store: RowStore, maps, units: list[Unit], state: dict[str, np.ndarray]):
+        self.store, self.maps, self.units, self.state = store, maps, units, state
+        self.lanes = store.lanes
+        self._pool = ThreadPoolExecutor(n_threads())
+
+    @staticmethod
+    def fresh_state(units: list[Unit], n_outputs: int) -> dict[str, np.ndarray]:
+        """Return the coefficients 0, and nothing known of the blocks."""
+        sparse = any(u.place >= 0 for u in units)
+        last, most = max(units, key=lambda u: u.first), max(units, key=lambda u: u.curvature)
+        square = most.width if most.place != -1 else most.width**2
+        return {
+            "W": np.zeros((last.first + last.width, n_outputs), np.float32 if sparse else np.float64),
+            "curvature": np.zeros(most.curvature + square, np.float32 if sparse else np.float64),
+            "known": np.zeros(len(units), bool),
+            "pending": np.array([-1]),
+            "step": np.zeros((max(u.width for u in units), n_outputs), np.float32),
+        }
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._pool.shutdown()
+
+    # -- visits ----------------------------------------------------------------------------------------
+
+    def _each_lane(self, func) -> list[Any]:
+        with one_blas_thread():
+            return list(self._pool.map(func, self.lanes))
+
+    def _take_step(self, number: int, tile: int, R: np.ndarray) -> None:
+        unit = self.units[number]
+        step = self.state["step"][: unit.width]
+        if unit.member < 0:
+            R -= step
+        elif unit.place >= 0:
+            subtract_step(self.store.bins(tile, unit.place, unit.index), step, R)
+        else:
+            X, block = self.store.rows(tile), self.maps[unit.member].block(unit.index)
+            for a in range(0, len(R), STRIP):
+                R[a : a + STRIP] -= block.transform(X[a : a + STRIP]) @ step
+
+    def visit(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        """Take the step that is pending, and return Zᵀ S R of a unit, with its counts or Gram matrix if asked for."""
+        unit, pending = self.units[number], int(self.state["pending"][0])
+        c = self.state["W"].shape[1]
+
+        def along(lane):
+            sums, counts = np.zeros((unit.width, c)), None
+            if curvature:
+                counts = np.zeros(unit.width if unit.place != -1 else (unit.width, unit.width))
+            for tile in lane:
+                R, s = self.store.residuals(tile), self.store.weights(tile)
+                self._visit_tile(unit, pending, tile, R, s, sums, counts)
+                if pending >= 0:
+                    self.store.put_residuals(tile, R)
+            return sums, counts
+
+        parts = self._each_lane(along)
+        self.state["pending"][0] = -1
+        sums = sum(part[0] for part in parts)
+        return sums, sum(part[1] for part in parts) if curvature else None
+
+    def _visit_tile(self, unit, pending, tile, R, s, sums, counts) -> None:
+        before = self.units[pending] if pending >= 0 else None
+        if unit.place >= 0:
+            bins = self.store.bins(tile, unit.place, unit.index)
+            if counts is not None:
+                add_counts(bins, s, counts)
+            if before is not None and before.place >= 0:
+                old = self.store.bins(tile, before.place, before.index)
+                step_and_sums(old, self.state["step"][: before.width], bins, R, s, sums)
+                return
+            if before is not None:
+                self._take_step(pending, tile, R)
+            add_sums(bins, R, s, sums)
+            return
+        if before is not None:
+            self._take_step(pending, tile, R)
+        if unit.member < 0:
+            sums[0] += s @ R.astype(np.float64)
+            if counts is not None:
+                counts[0] += s.sum(dtype=np.float64)
+            return
+        X, block = self.store.rows(tile), self.maps[unit.member].block(unit.index)
+        for a in range(0, len(R), STRIP):
+            Z, weight = block.transform(X[a : a + STRIP]), s[a : a + STRIP, None]
+            sums += ((weight * R[a : a + STRIP]).T @ Z).T
+            if counts is not None:
+                Z *= np.sqrt(weight)
+                counts += Z.T @ Z
+
+    def settle(self) -> float:
+        """Take the step that is pending, and return Σ_t s_t ‖R_t‖²."""
+        pending = int(self.state["pending"][0])
+
+        def along(lane):
+            total = 0.0
+            for tile in lane:
+                R = self.store.residuals(tile)
+                if pending >= 0:
+                    self._take_step(pending, tile, R)
+                    self.store.put_residuals(tile, R)
+                total += float(self.store.weights(tile) @ np.einsum("tk,tk->t", R, R, dtype=np.float64))
+            return total
+
+        total = sum(self._each_lane(along))
+        self.state["pending"][0] = -1
+        return float(total)
+
+    # -- steps -----------------------------------------------------------------------------------------
+
+    def _curvature(self, number: int) -> np.ndarray:
+        unit = self.units[number]
+        size = unit.width if unit.place != -1 else unit.width**2
+        part = self.state["curvature"][unit.curvature : unit.curvature + size]
+        return part if unit.place != -1 else part.reshape(unit.width, unit.width)
+
+    def descend(self, number: int, lam: float) -> None:
+        """Minimise over one block; the residuals follow with the next visit.
+
+        An infinite `lam` empties the block.
+        """
+        unit, state = self.units[number], self.state
+        W = state["W"][unit.part]
+        if np.isinf(lam):
+            if not W.any():
+                return
+            self.visit(0, curvature=False)  # what is pending comes first
+            step = -W.astype(np.float64)
+        else:
+            sums, counts = self.visit(number, curvature=not state["known"][number])
+            if counts is not None:
+                self._curvature(number)[...] = counts
+                state["known"][number] = True
+            H = self._curvature(number)
+            if H.ndim == 1:
+                newton_step(sums, H, lam, W, state["step"][: unit.width])
+                state["pending"][0] = number
+                return
+            H = H.astype(np.float64)
+            H[np.diag_indices_from(H)] += lam
+            step = cho_solve(cho_factor(H, overwrite_a=True, check_finite=False), sums - lam * W)
+        state["step"][: unit.width] = step
+        W += state["step"][: unit.width]  # the very numbers that the residuals lose
+        state["pending"][0] = number
+
+    def dual_sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return ‖Zᵀ S R‖² and <W, Zᵀ S R> of every unit, without a step: a pass over the rows for each."""
+        squares, products = np.empty(len(self.units)), np.empty(len(self.units))
+        for k, unit in enumerate(self.units):
+            sums = self.visit(k, curvature=False)[0]
+            squares[k] = float(np.sum(sums * sums))
+            products[k] = float(np.sum(sums * self.state["W"][unit.part]))
+        return squares, products

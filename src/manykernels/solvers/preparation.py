@@ -1,0 +1,394 @@
+"""Bandwidths, and C with them, from a first sample of the rows.
+
+Columns are measured in their standard deviations. One bandwidth per column is learned by a few steps of Adam on the
+leave-one-out error of kernel ridge regression, each on fresh rows. Then {learned, all equal} × multiple × C is chosen
+by the error of small fits on rows that they have not seen: bandwidths learned on a thousand rows are too wide for a
+million, and bandwidths per column can be worse than equal ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, lapack
+
+from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, subtract_step
+from .._numba.distances import add_l1_moments, l1_distances
+from .._threads import map_in_threads, one_blas_thread
+from ..kernels import pairwise_statistic
+from ..problem import Problem
+from .row_store import dense
+
+logger = logging.getLogger("manykernels")
+
+#: Adam: steps, rows of a step, and the largest change of a log bandwidth in a step.
+STEPS, STEP_ROWS, RATE = 30, 1000, 0.15
+#: A step takes a quarter of the rows where there are few, and at least these.
+FEWEST_STEP_ROWS = 200
+#: Features of the small fits, rows of a first and of a second round, and the most with dense features.
+TRIAL_GRIDS, TRIAL_FEATURES = 64, 1024
+FEW_ROWS, TRIAL_ROWS, DENSE_ROWS = 20_000, 80_000, 20_000
+#: Share of the sample that the small fits are judged on.
+JUDGED = 0.2
+#: Runs of consecutive rows that are judged as a whole, or not.
+RUNS = 25
+#: Steps of the search: bandwidths and C are multiplied by powers of these; where it begins, and the farthest powers.
+BANDWIDTH_FACTOR, C_FACTOR = math.sqrt(0.5), 2.0
+FIRST_BANDWIDTH, FIRST_C = 4, 1
+BANDWIDTH_RANGE, C_RANGE = (-4, 12), (-10, 12)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the preparation chose.
+
+    Attributes
+    ----------
+    member : float or tuple
+        Bandwidths, a member of the family.
+    C : float
+    error : float
+        Of the small fit on rows it had not seen, relative to that of the mean.
+    shape : str
+        ``"learned"``, ``"equal"`` or ``"single"``.
+    """
+
+    member: Any
+    C: float
+    error: float
+    shape: str
+
+
+def prepare(
+    problem: Problem,
+    *,
+    tune_C: bool,
+    seed: int,
+    size: int,
+    sweeps: int,
+    steps: int = STEPS,
+) -> Prepared:
+    """Choose a member of a continuum of bandwidths, and C.
+
+    Parameters
+    ----------
+    problem : Problem
+        A sample of the rows, on a family with bandwidths.
+    tune_C : bool
+        Whether C may become a multiple of the problem's.
+    seed : int
+    size : int
+        Bins of a grid.
+    sweeps : int
+        Of the small fits; as many as the fit will have, because C and early stopping depend on each other.
+    steps : int
+        Of the search for one bandwidth per column.
+    """
+    family: Any = problem.family
+    rng = np.random.default_rng(seed)
+    s = np.asarray(problem.sample_weight)
+    train, judged = _split(np.flatnonzero(s > 0), rng)
+
+    def taken(rows):
+        return dense(problem.X[rows]), problem.Y[rows], s[rows]
+
+    with one_blas_thread():
+        X, Y, weights = taken(train)
+        shapes = _shapes(family, X, Y, weights, rng, steps)
+
+        def trial(n):
+            cut = round((1 - JUDGED) * n)
+            return _Trial(family, taken(train[:cut]), taken(judged[: n - cut]), problem.C, seed, size, sweeps)
+
+        return _search(trial, shapes, tune_C)
+
+
+def _split(rows: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows to fit and rows to judge, both shuffled; those to judge come from a few runs of the rows.
+
+    Rows are often in the order of time. Judged at random they would reward bandwidths that remember their neighbours.
+    """
+    runs = np.array_split(rows, RUNS)
+    out = rng.choice(RUNS, round(JUDGED * RUNS), replace=False)
+    judged = np.concatenate([runs[i] for i in out])
+    kept = np.concatenate([run for i, run in enumerate(runs) if i not in out])
+    if not len(kept) or not len(judged):
+        return rows, rows
+    return rng.permutation(kept), rng.permutation(judged)
+
+
+def quick(problem: Problem) -> Any:
+    """Return equal bandwidths from the median distance alone, for a model that will soon be replaced."""
+    family: Any = problem.family
+    X = dense(problem.X)
+    units = _units(X, np.ones(len(X))) if family.ard else np.ones(X.shape[1])
+    return _member(family, units * _median(family, X[:, np.isfinite(units)] / units[np.isfinite(units)]) / 2)
+
+
+# -- candidates ----------------------------------------------------------------------------------------
+
+
+def _units(X, s) -> np.ndarray:
+    """Return the columns' standard deviations; infinity for a constant one, which is ignored."""
+    mean = np.average(X, axis=0, weights=s)
+    spread = np.sqrt(np.average(np.square(X - mean), axis=0, weights=s))
+    constant = spread <= 1e-6 * np.maximum(np.abs(mean), np.finfo(np.float32).tiny)
+    return np.where(constant, np.inf, spread)
+
+
+def _median(family, Z) -> float:
+    Z = np.asarray(Z[:500], dtype=float)
+    S = pairwise_statistic(family.statistic, Z, Z)
+    positive = S[1e-12 * S.max(initial=0.0) < S]
+    if not len(positive):
+        return 1.0
+    middle = float(np.median(positive))
+    return math.sqrt(middle) if family.statistic == "sqdist" else middle
+
+
+def _member(family, sigma: np.ndarray):
+    """Return bandwidths as a member, within the family's bounds; ignored columns stay ignored."""
+    box = family._box(len(sigma))
+    if not family.ard:
+        return float(np.clip(sigma[0], *box[0]))
+    inside = np.clip(sigma, box[:, 0], box[:, 1])
+    return tuple(np.where(np.isinf(sigma), np.inf, inside).tolist())
+
+
+def _shapes(family, X, Y, s, rng, steps) -> dict[str, np.ndarray]:
+    """Return candidates for the ratios of the bandwidths."""
+    if not family.ard:
+        return {"single": np.full(X.shape[1], _median(family, X))}
+    units = _units(X, s)
+    used = np.isfinite(units)
+    equal = units.copy()
+    if not used.any():
+        return {"equal": equal}
+    Z = np.ascontiguousarray(X[:, used] / units[used], dtype=np.float32)
+    start = _median(family, Z)
+    equal[used] *= start
+    if used.sum() == 1 or steps == 0:
+        return {"equal": equal}
+    learned = units.copy()
+    learned[used] *= learn_bandwidths(family.statistic, Z, Y, s, start, rng, steps)
+    return {"learned": learned, "equal": equal}
+
+
+def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = STEPS) -> np.ndarray:
+    """Return one bandwidth per column by Adam on the leave-one-out error, O(steps · (m² d + m³)) for m rows a step.
+
+    Parameters
+    ----------
+    statistic : {"l1", "sqdist"}
+    Z : (n, d) array, float32
+        Standardised rows.
+    Y : (n, c) array
+    s : (n,) array
+        Rows are drawn in proportion to their weights.
+    start : float
+        Bandwidth to start from.
+    """
+    m = min(STEP_ROWS, max(FEWEST_STEP_ROWS, len(Z) // 4), len(Z))
+    t = np.append(np.full(Z.shape[1], math.log(start)), math.log(0.1))  # log bandwidths, and log of 1/C
+    first, second = np.zeros_like(t), np.zeros_like(t)
+    for step in range(1, steps + 1):
+        rows = rng.choice(len(Z), m, p=s / s.sum()) if np.ptp(s) else rng.choice(len(Z), m, replace=False)
+        rows = np.unique(rows)
+        value, gradient = leave_one_out(statistic, Z[rows], Y[rows], t)
+        gradient /= max(value, np.finfo(float).tiny)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.99 * second + 0.01 * np.square(gradient)
+        rate = RATE * min(1.0, 2.0 * (1 - (step - 1) / steps))  # the last steps shorten
+        t -= rate * (first / (1 - 0.9**step)) / np.sqrt(second / (1 - 0.99**step) + 1e-12)
+        t[-1] = np.clip(t[-1], math.log(1e-4), math.log(1e2))
+    return np.exp(t[:-1])
+
+
+def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
+    """Return the mean squared leave-one-out error of kernel ridge regression, and its gradient.
+
+    With M = K + 11ᵀ + λI, G = M⁻¹ and α = G Y, row t predicted from all others errs by e_t = α_t/G_tt. In M the
+    gradient of mean ‖e_t‖² is (2/n) (G diag(h) G - sym(U αᵀ)), U = G (e/G_tt), h_t = <e_t, α_t>/G_tt².
+
+    Parameters
+    ----------
+    statistic : {"l1", "sqdist"}
+    Z, Y : rows, float32, and targets
+    t : (d + 1,) array
+        Logarithms of the bandwidths, and of λ.
+    """
+    n = len(Z)
+    Z = np.ascontiguousarray(Z * np.exp(-t[:-1]).astype(np.float32))
+    K = _gram(statistic, Z)
+    lam = math.exp(t[-1])
+    M = K + 1.0
+    M[np.diag_indices(n)] += lam
+    factor, info = lapack.dpotrf(M, lower=1, overwrite_a=0)
+    if info:
+        return math.inf, np.zeros(len(t))
+    G, _ = lapack.dpotri(factor, lower=1)
+    G = np.tril(G) + np.tril(G, -1).T
+    alpha, g = G @ Y, np.diag(G)
+    e = alpha / g[:, None]
+    U, h = G @ (e / g[:, None]), np.einsum("tk,tk->t", e, alpha) / g**2
+    G32 = G.astype(np.float32)  # a gradient needs no more digits
+    P = (G32 * h.astype(np.float32)) @ G32
+    T = (U @ alpha.T).astype(np.float32)
+    P -= 0.5 * (T + T.T)
+    P *= np.float32(2.0 / n)
+    gradient = np.zeros(len(t))
+    gradient[-1] = lam * float(np.trace(P))
+    P *= K
+    gradient[:-1] = _moments(statistic, Z, P)
+    return float(np.sum(e * e)) / n, gradient
+
+
+def _gram(statistic, Z) -> np.ndarray:
+    if statistic == "sqdist":
+        S = pairwise_statistic("sqdist", Z.astype(float), Z.astype(float))
+        return np.exp(-S)
+    D = np.empty((len(Z), len(Z)), dtype=np.float32)
+    l1_distances(Z, 0, len(Z), D)
+    return np.exp(-D.astype(float))
+
+
+def _moments(statistic, Z, W) -> np.ndarray:
+    """Return the gradient of Σ W in the log bandwidths, for a symmetric W = P∘K."""
+    if statistic == "sqdist":
+        sums = W.sum(axis=1)
+        return 4.0 * (sums @ np.square(Z) - np.einsum("ij,ij->j", Z, W @ Z))
+    out = np.zeros(Z.shape[1])
+    add_l1_moments(Z, W, 0, len(Z), out)
+    return out
+
+
+# -- small fits ----------------------------------------------------------------------------------------
+
+
+class _Trial:
+    """Fits on a part of the sample, judged on the rest."""
+
+    def __init__(self, family, fitted, judged, C, seed, size, sweeps):
+        self.family, self.C, self.seed, self.size, self.sweeps = family, C, seed, size, sweeps
+        sparse = family.statistic == "l1"
+        (X, Y, s), (Xv, Yv, sv) = fitted, judged
+        if not sparse:  # the same share of either
+            n, nv = round((1 - JUDGED) * DENSE_ROWS), round(JUDGED * DENSE_ROWS)
+            X, Y, s, Xv, Yv, sv = X[:n], Y[:n], s[:n], Xv[:nv], Yv[:nv], sv[:nv]
+        self.X, self.Xv = X, Xv
+        mean = np.average(Y, axis=0, weights=s)
+        self.Y, self.Yv = (Y - mean).astype(np.float32), (Yv - mean).astype(np.float32)
+        self.s, self.sv = s.astype(np.float32), sv.astype(np.float32)
+        self.trivial = float(self.sv @ np.square(self.Yv).sum(axis=1))
+        self.errors = self._sparse if sparse else self._dense
+
+    def _relative(self, R) -> float:
+        error = float(self.sv @ np.square(R).sum(axis=1))
+        return error / self.trivial if self.trivial > 0 else 1.0
+
+    def _sparse(self, member) -> Callable[[float], float]:
+        """Return the relative error of a fit with few grids as a function of C, O(sweeps · grids · n)."""
+        feature_map = self.family.kernel(member).random_features(self.X.shape[1], self.seed, 0, self.size)
+        grids = feature_map.grids(0, TRIAL_GRIDS)
+        bins, judged = grids.bins(self.X), grids.bins(self.Xv)
+        counts = np.zeros((len(grids), grids.width), dtype=np.float32)
+        for g in range(len(grids)):
+            add_counts(bins[g], self.s, counts[g])
+
+        def fit(C):
+            R, Rv = self.Y.copy(), self.Yv.copy()
+            W = np.zeros((len(grids), grids.width, R.shape[1]), dtype=np.float32)
+            lam, last = len(grids) / C, None
+            sums, step = np.zeros((grids.width, R.shape[1])), np.zeros((grids.width, R.shape[1]), np.float32)
+            for _ in range(self.sweeps):
+                for g in range(len(grids)):
+                    if last is None:
+                        add_sums(bins[g], R, self.s, sums)
+                    else:
+                        step_and_sums(bins[last], step, bins[g], R, self.s, sums)
+                    newton_step(sums, counts[g], lam, W[g], step)
+                    last = g
+            for g in range(len(grids)):
+                subtract_step(judged[g], W[g], Rv)
+            return self._relative(Rv)
+
+        return fit
+
+    def _dense(self, member) -> Callable[[float], float]:
+        """Return the relative error of ridge regression on few features as a function of C, O(n D² + D³)."""
+        feature_map = self.family.kernel(member).random_features(
+            self.X.shape[1], self.seed, 0, TRIAL_FEATURES
+        )
+        Z, Zv = (feature_map.block(0).transform(X) for X in (self.X, self.Xv))
+        ZS = Z * np.sqrt(self.s)[:, None]
+        H = (ZS.T @ ZS).astype(float)
+        b = ((self.s[:, None] * self.Y).T @ Z).T.astype(float)
+
+        def fit(C):
+            M = H.copy()
+            M[np.diag_indices_from(M)] += 1.0 / C
+            W = cho_solve(cho_factor(M, overwrite_a=True), b).astype(np.float32)
+            return self._relative(self.Yv - Zv @ W)
+
+        return fit
+
+
+def _search(trial: Callable[[int], _Trial], shapes: dict[str, np.ndarray], tune_C: bool) -> Prepared:
+    """Search along the multiples: for every shape on few rows, then for the better one on many, from there."""
+    few = trial(FEW_ROWS)
+    found = map_in_threads(
+        lambda item: _search_shape(few, *item, (FIRST_BANDWIDTH, FIRST_C), 2, tune_C), shapes.items()
+    )
+    prepared, start = min(found, key=lambda pair: pair[0].error)
+    return _search_shape(trial(TRIAL_ROWS), prepared.shape, shapes[prepared.shape], start, 1, tune_C)[0]
+
+
+def _search_shape(trial, shape, sigma, start, stride, tune_C) -> tuple[Prepared, tuple[int, int]]:
+    """Return the best multiples of bandwidths and C near a start, and the powers that they are."""
+    last = [start[1]]
+
+    @_remembered
+    def look(power):
+        """Return the error at the best C, the power of that C, and the member."""
+        member = _member(trial.family, sigma * BANDWIDTH_FACTOR**power)
+        error_at = trial.errors(member)
+        value = _remembered(lambda k: _finite(error_at(trial.C * C_FACTOR**k)))
+        last[0] = _descend(value, last[0], *C_RANGE, stride=stride) if tune_C else 0
+        return value(last[0]), last[0], member
+
+    power = _descend(lambda k: look(k)[0], start[0], *BANDWIDTH_RANGE, stride=stride)
+    error, k, member = look(power)
+    C = trial.C * C_FACTOR**k
+    logger.info("bandwidths %s: error %.4f of the mean's, C = %.3g", shape, error, C)
+    return Prepared(member, C, error, shape), (power, k)
+
+
+def _finite(error: float) -> float:
+    return error if math.isfinite(error) else math.inf
+
+
+def _remembered(func: Callable) -> Callable:
+    known: dict[int, Any] = {}
+
+    def call(key):
+        if key not in known:
+            known[key] = func(key)
+        return known[key]
+
+    return call
+
+
+def _descend(value: Callable[[int], float], start: int, low: int, high: int, stride: int) -> int:
+    """Return where a function of whole numbers stops falling, upwards first, then downwards."""
+    at = start
+    for step in (stride, -stride):
+        while low <= at + step <= high and value(at + step) < value(at):
+            at += step
+        if at != start:
+            break
+    return at

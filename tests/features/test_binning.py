@@ -1,0 +1,90 @@
+"""Random binning features: the chance to share a bin is the kernel."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from manykernels.families import Finite, Laplacians
+from manykernels.features import Binning
+from manykernels.kernels import Laplacian
+
+X = np.random.default_rng(0).standard_normal((12, 4))
+
+
+def twin(grids, X):
+    """The bins, in plain NumPy."""
+    inverse, shift = grids.inverse.astype(X.dtype), grids.shift.astype(X.dtype)
+    places = np.floor(X[:, None, grids.columns] * inverse + shift).astype(np.int64)
+    codes = (places * grids.factors.astype(np.int64)).sum(axis=2) & 0xFFFFFFFF
+    return (codes >> (33 - grids.width.bit_length())).T
+
+
+@pytest.mark.parametrize(
+    "family, member",
+    [
+        (Finite([Laplacian(3.0)]), 0),
+        (Finite([Laplacian(2.0, columns=[1, 3])]), 0),
+        (Laplacians(bounds=(0.1, 10.0)), 4.0),
+        (Laplacians(bounds=(0.1, 10.0), ard=True), (1.0, 3.0, np.inf, 8.0)),
+    ],
+    ids=["list", "columns", "single", "ard"],
+)
+def test_binning_is_unbiased_at_a_large_table(family, member):
+    family = family.resolve(4)
+    (feature_map,) = family.random_features([member], 4, seed=5, size=2**20)
+    assert feature_map.sparse and feature_map.n_blocks is None
+    bins = feature_map.grids(0, 4000).bins(X)
+    shared = (bins[:, :, None] == bins[:, None, :]).mean(axis=0)
+    K = family.gram(X, X, [member], [1.0])
+    # 66 different pairs: six standard errors are exceeded with probability below 1e-6; collisions add 1e-6.
+    assert (np.abs(shared - K) <= 6 * np.sqrt(K * (1 - K) / 4000) + 1e-5).all()
+
+
+def test_collisions_add_one_part_in_the_tables_size():
+    (feature_map,) = Finite([Laplacian(0.01)]).resolve(4).random_features([0], 4, seed=1, size=64)
+    bins = feature_map.grids(0, 4000).bins(X)
+    pairs = (bins[:, :, None] == bins[:, None, :])[:, *np.triu_indices(len(X), 1)]
+    # The kernel is 0 here, so that pairs meet by chance only; 264,000 pairs give 1.5 % of error.
+    assert_allclose(pairs.mean(), 1 / 64, rtol=0.08)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bins_are_those_of_the_definition(dtype):
+    rng = np.random.default_rng(3)
+    rows = np.column_stack(
+        [
+            rng.standard_normal(3000),
+            rng.random(3000) < 0.01,  # within most strips constant
+            rng.standard_normal(3000) * 100 + 1e4,
+            np.sort(rng.standard_normal(3000)),  # an edge lies between strips
+        ]
+    ).astype(dtype)
+    grids = Binning(np.array([0.5, 3.0, 20.0, 2.0]), 4, None, 7, 0, 2**12).grids(0, 20)
+    assert_array_equal(grids.bins(rows), twin(grids, rows))
+    assert_array_equal(grids.bins(rows[::-1]), twin(grids, rows)[:, ::-1])  # not contiguous, other strips
+
+
+def test_a_block_is_its_column_of_bins():
+    feature_map = Binning(2.0, 4, None, 3, 1, 100)
+    block = feature_map.block(5)
+    assert block.width == 128 == feature_map.width
+    bins = feature_map.grids(4, 7).bins(X)[1]
+    assert_array_equal(block.bins(X), bins)
+    W = np.random.default_rng(1).standard_normal((128, 3)).astype(np.float32)
+    assert_array_equal(block.scores(X, W), block.transform(X) @ W)
+    assert_array_equal(block.transform(X).sum(axis=1), 1.0)
+
+
+def test_values_beyond_any_grid_do_no_harm():
+    rows = X.copy()
+    rows[0, 0], rows[1, 1] = 1e300, -1e300
+    bins = Binning(1.0, 4, None, 0, 0, 256).grids(0, 10).bins(rows)
+    assert bins.max() < 256
+    kept = Binning(1.0, 4, None, 0, 0, 256).grids(0, 10).bins(X)
+    assert_array_equal(bins[:, 2:], kept[:, 2:])
+
+
+def test_no_rows_and_no_columns():
+    assert Binning(1.0, 4, None, 0, 0, 256).grids(0, 3).bins(X[:0]).shape == (3, 0)
+    all_ignored = Binning(np.full(4, np.inf), 4, None, 0, 0, 256).grids(0, 3).bins(X)
+    assert (all_ignored == all_ignored[:, :1]).all()

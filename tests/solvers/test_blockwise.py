@@ -1,0 +1,386 @@
+"""Blockwise: its optimum, its certificate, its independence of threads and files, streams, and bad input."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits, make_moons
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
+
+import manykernels
+from manykernels import MKLClassifier, MKLRegressor
+from manykernels.families import Laplacians
+from manykernels.kernels import RBF, Laplacian, Linear
+from manykernels.losses import get_loss
+from manykernels.problem import Problem, Scale
+from manykernels.registry import make_family
+from manykernels.solvers import Blockwise, LpNorm, blockwise_fit, blockwise_online, row_store
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((300, 4))
+Y = np.column_stack([np.sin(2 * X[:, 0]) + X[:, 1], X[:, 2] ** 2])
+S = RNG.random(300) + 0.1
+
+
+def plain(**params):
+    """A solver without a hold-out, so that the objective is about all rows."""
+    return Blockwise(
+        **{"holdout": 0.0, "random_state": 0, "bins": 256, "grids": 8, "n_features": 64, **params}
+    )
+
+
+def small():
+    """A solver with the defaults but for its size."""
+    return Blockwise(random_state=0, grids=64, n_features=512)
+
+
+def problem(kernels, rows=slice(None), C=2.0):
+    family = make_family(kernels, X[rows], S[rows]).resolve(4)
+    return Problem(
+        X[rows], Y[rows], family, Scale.fit(family, X, "trace", S), get_loss("squared"), C, S[rows]
+    )
+
+
+def explicit(model, rows):
+    """The features of a fitted model, scaled so that their inner products estimate the kernel."""
+    maps = model.result_.predictor._maps()
+    blocks = model.result_.predictor.blocks
+    return [
+        np.hstack([m.block(b).transform(rows) for b in range(n)]).astype(float) / np.sqrt(n)
+        for m, n in zip(maps, blocks, strict=True)
+    ]
+
+
+# -- the optimum ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [Laplacian(4.0), RBF(2.0), Linear()], ids=["binning", "fourier", "exact"])
+def test_many_sweeps_end_at_ridge_regression_on_the_features(kernel):
+    C = 0.5
+    solver = plain(sweeps=150, certify=True, block=16)
+    model = MKLRegressor(kernels=[kernel], solver=solver, C=C, normalize=None).fit(X, Y, sample_weight=S)
+    Z = np.column_stack([*explicit(model, X), np.ones(len(X))])
+    centred = Y - np.average(Y, axis=0, weights=S)
+    W = np.linalg.solve(Z.T @ (S[:, None] * Z) + np.eye(Z.shape[1]) / C, Z.T @ (S[:, None] * centred))
+    R = centred - Z @ W
+    optimum = (0.5 * float(S @ (R**2).sum(axis=1)) + 0.5 * np.sum(W**2) / C) / len(X)
+    assert model.gap_kind_ == "features"
+    # Residuals are in single precision: 1e-5 of the objective is what they can certify.
+    assert_allclose(model.objective_, optimum, rtol=1e-5)
+    assert model.gap_ <= 2e-5 * optimum and model.converged_
+    assert_allclose(model.predict(X), np.average(Y, axis=0, weights=S) + Z @ W, atol=2e-3)
+
+
+@pytest.mark.parametrize("p", [1.2, 4 / 3, 2.0])
+def test_many_sweeps_end_where_lp_norm_does(p):
+    kernels = [Linear(columns=[0, 1]), Linear(columns=[2]), Linear(columns=[3])]
+    kw = {"kernels": kernels, "C": 2.0}
+    ours = MKLRegressor(solver=plain(sweeps=200, p=p, certify=True), **kw).fit(X, Y, sample_weight=S)
+    exact = MKLRegressor(solver=LpNorm(p=p, tol=1e-10, max_iter=2000), **kw).fit(X, Y, sample_weight=S)
+    assert_allclose(ours.objective_, exact.objective_, rtol=1e-5)  # single precision
+    assert_allclose(ours.weights_, exact.weights_, atol=5e-3 * exact.weights_.max())
+    assert ours.gap_ <= 1e-4 * ours.objective_
+
+
+def test_the_certificate_bounds_the_optimum_after_one_sweep():
+    kw = {"kernels": [Laplacian(3.0)], "C": 5.0}
+    early = MKLRegressor(solver=plain(sweeps=1, certify=True), **kw).fit(X, Y)
+    late = MKLRegressor(solver=plain(sweeps=300, certify=True), **kw).fit(X, Y)
+    assert early.objective_ > late.objective_ > early.objective_ - early.gap_
+    assert late.gap_ < 0.01 * early.gap_
+    assert list(late.trace_.objective) == sorted(late.trace_.objective, reverse=True)
+
+
+def test_a_weight_equals_a_repetition():
+    s = np.tile([1.0, 2.0, 0.0], 100)
+    rows = np.repeat(np.arange(300), s.astype(int))
+    kw = {"kernels": [Laplacian(3.0), RBF(2.0)], "solver": plain(sweeps=2), "normalize": None}
+    weighted = MKLRegressor(C=1.0, **kw).fit(X, Y, sample_weight=s)
+    repeated = MKLRegressor(C=1.0, **kw).fit(X[rows], Y[rows])
+    assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-4)  # single precision
+
+
+# -- threads, files, resuming --------------------------------------------------------------------------
+
+
+class Stream:
+    def __init__(self, kernels, size=70):
+        self.first, self.n_rows, self.size, self.kernels = problem(kernels), len(X), size, kernels
+
+    def __iter__(self):
+        return iter([problem(self.kernels, slice(a, a + self.size)) for a in range(0, len(X), self.size)])
+
+
+KERNELS = [Laplacian(3.0), RBF(2.0), Linear()]
+
+
+def coefficients(result):
+    return result.predictor.W
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(row_store, "TILE", 64)
+    monkeypatch.setattr(row_store, "LANE_ROWS", 100)
+
+
+def test_files_and_memory_give_the_same_bits(small_tiles):
+    in_memory = plain().solve(problem(KERNELS))
+    in_files = plain().solve_stream(Stream(KERNELS))
+    assert_array_equal(coefficients(in_memory), coefficients(in_files))
+    assert in_memory.objective == in_files.objective
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_the_number_of_threads_does_not_matter(threads, monkeypatch, small_tiles):
+    reference = plain().solve(problem(KERNELS))
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    assert_array_equal(coefficients(reference), coefficients(plain().solve(problem(KERNELS))))
+
+
+@pytest.mark.parametrize("holdout", [0.0, 0.2])
+def test_a_resumed_fit_ends_in_the_same_bits(holdout, monkeypatch, small_tiles):
+    monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
+    states = []
+    solver = plain(holdout=holdout)
+    whole = solver.solve_stream(Stream(KERNELS), save=states.append)
+    assert len(states) > 20
+    for state in (states[0], states[len(states) // 3], states[2 * len(states) // 3], states[-1]):
+        assert all(isinstance(v, np.ndarray) for v in state.values())
+        again = solver.solve_stream(Stream(KERNELS), resume=state)
+        assert_array_equal(coefficients(whole), coefficients(again))
+        assert whole.objective == again.objective
+
+
+def test_a_resumed_fit_keeps_its_bandwidths(monkeypatch, small_tiles):
+    monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
+    states = []
+    solver = plain(random_state=None)
+    family = Laplacians(bounds=(0.1, 10.0), ard=True)
+    whole = solver.solve_stream(Stream(family), save=states.append)
+    again = solver.solve_stream(Stream(family), resume=states[5])
+    assert_array_equal(coefficients(whole), coefficients(again))
+    assert whole.combination.members == again.combination.members and whole.C == again.C
+
+
+def test_a_checkpoint_of_other_rows_is_refused(monkeypatch):
+    monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
+    states = []
+    plain().solve_stream(Stream(KERNELS), save=states.append)
+    states[0]["residuals"] = states[0]["residuals"][:-1]
+    with pytest.raises(ValueError, match="checkpoint is about 299 rows, but the source holds 300"):
+        plain().solve_stream(Stream(KERNELS), resume=states[0])
+
+
+def test_an_interrupt_keeps_the_model_so_far():
+    def stop(step):
+        raise KeyboardInterrupt
+
+    with pytest.warns(ConvergenceWarning, match="Interrupted in sweep"):
+        model = MKLRegressor(kernels=[RBF(2.0)], solver=plain(), C=5.0).fit(X, Y, on_iteration=stop)
+    assert model.score(X, Y) > 0.5
+
+
+# -- bandwidths, probabilities, models -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def moons():
+    rows, labels = make_moons(3000, noise=0.2, random_state=0)
+    noise = np.random.default_rng(0).standard_normal((3000, 3))
+    return np.column_stack([100 * rows, noise, np.full(3000, 7.0)]), np.array(["left", "right"])[labels]
+
+
+@pytest.mark.parametrize("kernels", ["laplacian", "gaussian"])
+def test_bandwidths_are_learned_and_probabilities_calibrated(kernels, moons):
+    rows, labels = moons
+    model = MKLClassifier(kernels=kernels, solver=small()).fit(rows[:1200], labels[:1200])
+    assert model.score(rows[2000:], labels[2000:]) > 0.94  # 0.97 is the best there is
+    P = model.predict_proba(rows[2000:])
+    assert_allclose(P.sum(axis=1), 1.0)
+    assert log_loss(labels[2000:], P) < 0.2
+    (sigma,) = model.combination_.members
+    assert np.isinf(sigma[5])  # the constant column
+    assert model.trace_.extra["C"][0] == model.C_
+
+
+def test_c_stays_as_given_when_it_is_not_tuned(moons):
+    solver = Blockwise(random_state=0, grids=16, tune_C=False, holdout=0.0)
+    model = MKLClassifier(kernels="laplacian", solver=solver, C=3.0).fit(moons[0][:500], moons[1][:500])
+    assert model.C_ == 3.0
+    assert not hasattr(model, "predict_proba")
+
+
+def test_a_fit_is_deterministic_and_survives_saving(tmp_path, moons):
+    rows, labels = moons[0][:600].astype(np.float32), moons[1][:600]
+
+    def fit():
+        return MKLClassifier(kernels="laplacian", solver=Blockwise(grids=16), random_state=3).fit(
+            rows, labels
+        )
+
+    model = fit()
+    assert_array_equal(model.decision_function(rows), fit().decision_function(rows))
+    model.save(tmp_path / "model.mk")
+    loaded = manykernels.load(tmp_path / "model.mk")
+    assert_array_equal(loaded.decision_function(rows), model.decision_function(rows))
+    assert_array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
+    assert_allclose(
+        model.contributions(rows)[:, 0] + model.intercept_, model.decision_function(rows), atol=1e-6
+    )
+
+
+def test_a_model_no_better_than_the_mean_warns():
+    rng = np.random.default_rng(1)
+    noise, y = rng.standard_normal((400, 3)), rng.standard_normal(400)
+    with pytest.warns(ConvergenceWarning, match="not better than predicting the mean"):
+        MKLRegressor(kernels=[Laplacian(0.05)], solver=Blockwise(random_state=0), C=1e3).fit(noise, y)
+
+
+def test_class_weights_move_the_boundary(moons):
+    rows, labels = moons[0][:800], moons[1][:800]
+    kw = {"kernels": [Laplacian(100.0, columns=[0, 1])], "solver": plain(), "C": 0.02}
+    heavy = MKLClassifier(class_weight={"left": 10.0, "right": 1.0}, **kw).fit(rows, labels)
+    even = MKLClassifier(**kw).fit(rows, labels)
+    assert (heavy.predict(rows) == "left").sum() > (even.predict(rows) == "left").sum()
+
+
+def test_many_rows_choose_blockwise():
+    rows = np.random.default_rng(0).random((20_500, 2)).astype(np.float32)
+    model = MKLRegressor(kernels=[Laplacian(1.0)]).fit(rows, np.sin(6 * rows[:, 0]))
+    assert isinstance(model.solver_, Blockwise)
+    assert model.score(rows, np.sin(6 * rows[:, 0])) > 0.95
+
+
+# -- one pass ------------------------------------------------------------------------------------------
+
+
+def in_batches(model, rows, y, size, **kw):
+    for a in range(0, len(rows), size):
+        model.partial_fit(rows[a : a + size], y[a : a + size], **kw)
+    return model
+
+
+def test_the_filter_is_the_definition():
+    from manykernels._numba.binning import filter_rows
+
+    rng = np.random.default_rng(0)
+    bins, y = rng.integers(0, 5, (30, 4)).astype(np.uint16), rng.standard_normal((30, 2))
+    noise = rng.random(30) + 0.1
+    noise[7] = np.inf
+    W, v, b = np.zeros((4, 5, 2)), np.full((4, 5), 0.25), np.array([0.0, 0.0, 1.0])
+    filter_rows(bins, y, noise, W, v, b, np.empty((30, 2)))
+    w, var = np.zeros((21, 2)), np.append(np.full(20, 0.25), 1.0)
+    for t in range(30):
+        at = np.append(5 * np.arange(4) + bins[t], 20)
+        gain = 1 / (var[at].sum() + noise[t])
+        w[at] += np.outer(var[at] * gain, y[t] - w[at].sum(axis=0))
+        var[at] -= var[at] ** 2 * gain
+    assert_allclose(np.vstack([W.reshape(20, 2), b[None, :2]]), w, atol=1e-12)
+    assert_allclose(np.append(v.ravel(), b[2]), var)
+
+
+@pytest.mark.parametrize("kernels", ["laplacian", "gaussian"])
+def test_one_pass_learns(kernels, moons, monkeypatch):
+    monkeypatch.setattr(blockwise_online, "STAGES", (600, 1000))
+    rows, labels = moons
+    model = MKLClassifier(kernels=kernels, solver=small())
+    in_batches(model, rows[:1500], labels[:1500], 250, classes=["left", "right"])
+    assert model.score(rows[2500:], labels[2500:]) > 0.93
+    assert log_loss(labels[2500:], model.predict_proba(rows[2500:])) < 0.25
+    assert len(model.state_["rows"]) == 0  # what was gathered is gone
+
+
+def test_dense_features_in_one_pass_are_ridge_regression_on_all_rows():
+    model = MKLRegressor(kernels=[RBF(2.0)], solver=plain(), C=2.0)
+    in_batches(model, X, Y, 60)
+    (Z,) = explicit(model, X)
+    Z = np.column_stack([Z, np.ones(len(X))])
+    centred = Y - Y[:60].mean(axis=0)  # centred by the first batch
+    W = np.linalg.solve(Z.T @ Z + np.eye(Z.shape[1]) / 2.0, Z.T @ centred)
+    assert_allclose(model.predict(X), Z @ W + Y[:60].mean(axis=0), atol=1e-3)  # features in single precision
+
+
+def test_the_state_is_a_checkpoint(moons):
+    rows, labels = moons
+    solver = Blockwise(random_state=0, grids=16)
+    model = MKLClassifier(kernels=[Laplacian(200.0)], solver=solver)
+    in_batches(model, rows[:500], labels[:500], 250)
+    assert all(isinstance(v, np.ndarray) for v in model.state_.values())
+    copy = {k: v.copy() for k, v in model.state_.items()}
+    model.partial_fit(rows[500:750], labels[500:750])
+    expected = model.decision_function(rows)
+    model.state_ = copy
+    model.partial_fit(rows[500:750], labels[500:750])
+    assert_array_equal(model.decision_function(rows), expected)
+
+
+# -- bad input -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fitted(moons):
+    model = MKLClassifier(kernels=[Laplacian(200.0)], solver=Blockwise(random_state=0, grids=16))
+    return in_batches(model, moons[0][:500], moons[1][:500], 250)
+
+
+def test_a_bad_batch_is_refused_and_the_model_stays_usable(fitted, moons):
+    rows, labels = moons[0][500:600].copy(), moons[1][500:600].copy()
+    before = fitted.decision_function(moons[0])
+    with pytest.raises(ValueError, match="label 'middle', which is not among the classes"):
+        fitted.partial_fit(rows, np.where(labels == "left", "middle", labels))
+    with pytest.raises(ValueError, match="features"):
+        fitted.partial_fit(rows[:, :3], labels)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.partial_fit(np.where(np.arange(6) == 2, np.nan, rows), labels)
+    assert_array_equal(fitted.decision_function(moons[0]), before)
+    fitted.partial_fit(rows, labels, sample_weight=np.zeros(100))
+    assert_array_equal(fitted.decision_function(moons[0]), before)  # rows without weight change nothing
+    fitted.partial_fit(1e6 * rows, labels)  # far outside of what was seen before
+    assert np.isfinite(fitted.decision_function(1e30 * rows)).all()
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"grids": 0}, "grids of .* must be a whole number of at least 1"),
+        ({"bins": 100}, "bins of .* must be a power of two"),
+        ({"p": 0.5}, "p of .* from 1 to 2"),
+        ({"holdout": 0.9}, "holdout of .* 'auto' or a share"),
+    ],
+)
+def test_bad_parameters_are_refused_in_one_sentence(params, message):
+    with pytest.raises(ValueError, match=message):
+        MKLRegressor(kernels=[Laplacian(1.0)], solver=Blockwise(**params)).fit(X, Y)
+
+
+def test_kernels_without_random_features_and_other_losses_are_refused():
+    with pytest.raises(ValueError, match="Blockwise needs a family with random features"):
+        MKLRegressor(kernels=[lambda A, B: A @ B.T], solver=Blockwise()).fit(X, Y)
+    with pytest.raises(ValueError, match="Blockwise takes loss squared"):
+        MKLClassifier(kernels=[RBF(1.0)], solver=Blockwise(), loss="hinge").fit(X, X[:, 0] > 0)
+
+
+def test_one_pass_does_not_mix_bins_and_dense_features():
+    with pytest.raises(ValueError, match="Laplacian kernels, or kernels with dense features, but not both"):
+        MKLRegressor(kernels=KERNELS, solver=plain()).partial_fit(X, Y)
+
+
+def test_all_columns_constant():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MKLRegressor(kernels="laplacian", solver=Blockwise(random_state=0)).fit(
+            np.ones((60, 2)), Y[:60, 0]
+        )
+    assert_allclose(model.predict(np.ones((3, 2))), Y[:60, 0].mean(), atol=1e-3)
+
+
+@pytest.mark.slow
+def test_digits():
+    rows, labels = load_digits(return_X_y=True)
+    model = MKLClassifier(kernels="gaussian", solver=Blockwise(random_state=0)).fit(
+        rows[:1200], labels[:1200]
+    )
+    assert model.score(rows[1200:], labels[1200:]) > 0.94

@@ -1,0 +1,72 @@
+"""Bandwidths from a sample: the leave-one-out error, its gradient, and what is chosen."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from manykernels.families import Gaussians, Laplacians
+from manykernels.kernels import pairwise_statistic
+from manykernels.losses import get_loss
+from manykernels.problem import Problem
+from manykernels.solvers.preparation import leave_one_out, prepare
+
+RNG = np.random.default_rng(0)
+Z = RNG.standard_normal((40, 3)).astype(np.float32)
+Y = RNG.standard_normal((40, 2)) + Z[:, :1]
+T = np.array([0.5, 1.0, 0.2, -1.0])
+
+
+@pytest.mark.parametrize("statistic", ["l1", "sqdist"])
+def test_the_error_is_that_of_leaving_every_row_out(statistic):
+    scaled = Z.astype(float) * np.exp(-T[:3])
+    K = np.exp(-pairwise_statistic(statistic, scaled, scaled)) + 1.0
+    errors = []
+    for t in range(40):
+        rest = np.delete(np.arange(40), t)
+        A = np.linalg.solve(K[np.ix_(rest, rest)] + np.exp(T[3]) * np.eye(39), Y[rest])
+        errors.append(np.sum((Y[t] - K[t, rest] @ A) ** 2))
+    assert_allclose(leave_one_out(statistic, Z, Y, T)[0], np.mean(errors), rtol=1e-5)  # distances in float32
+
+
+@pytest.mark.parametrize("statistic", ["l1", "sqdist"])
+def test_its_gradient_is_exact(statistic):
+    gradient = leave_one_out(statistic, Z, Y, T)[1]
+    # Distances in single precision leave 1e-7 of noise: steps of 1e-2 keep it below 1e-3 of the gradient.
+    numeric = [
+        (leave_one_out(statistic, Z, Y, T + h)[0] - leave_one_out(statistic, Z, Y, T - h)[0]) / 2e-2
+        for h in 1e-2 * np.eye(4)
+    ]
+    assert_allclose(gradient, numeric, rtol=5e-3, atol=1e-3)
+
+
+def chosen(family, X, y, **kw):
+    s = np.ones(len(X))
+    problem = Problem(
+        X, y[:, None] - y.mean(), family.adapt(X, s).resolve(X.shape[1]), None, get_loss("squared"), 1.0, s
+    )
+    return prepare(problem, **{"tune_C": True, "seed": 0, "size": 2**12, "sweeps": 2, **kw})
+
+
+@pytest.mark.parametrize("family", [Laplacians(ard=True), Gaussians(ard=True)], ids=["laplacian", "gaussian"])
+def test_columns_that_do_not_matter_get_wide_bandwidths(family):
+    X = RNG.standard_normal((900, 5)) * np.array([1, 100, 1, 1, 1e-3])
+    y = np.sin(3 * X[:, 0]) + np.cos(X[:, 1] / 50)
+    found = chosen(family, X, y, steps=15)
+    relative = np.array(found.member) / X.std(axis=0)
+    assert found.shape == "learned" and found.error < 0.3
+    assert relative[2:].min() > 2 * relative[:2].max()
+
+
+def test_one_bandwidth_stays_one():
+    X = RNG.standard_normal((800, 2))
+    found = chosen(Laplacians(), X, np.sin(2 * X[:, 0]))
+    assert isinstance(found.member, float) and found.shape == "single"
+
+
+def test_c_is_tuned_in_multiples():
+    X = RNG.standard_normal((800, 1))
+    y = np.sin(2 * X[:, 0])
+    noisy = chosen(Laplacians(ard=True), X, y + 2 * RNG.standard_normal(800))
+    clean = chosen(Laplacians(ard=True), X, y)
+    assert np.log2(clean.C) == round(np.log2(clean.C)) and clean.C > noisy.C
+    assert chosen(Laplacians(ard=True), X, y, tune_C=False).C == 1.0
