@@ -25,8 +25,8 @@ from manykernels.kernels import (
     Polynomial,
     as_kernel,
     pairwise_statistic,
-    resolve_columns,
 )
+from manykernels.kernels.columns import resolve_columns
 
 X = np.random.default_rng(0).normal(size=(12, 3))
 Z = np.random.default_rng(1).normal(size=(5, 3))

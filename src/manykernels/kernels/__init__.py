@@ -1,0 +1,25 @@
+"""Single kernels: a kernel is a symmetric positive semi-definite function of two rows.
+
+A kernel is a description (a :class:`~sklearn.base.BaseEstimator`): it clones, prints, and takes part in a
+grid search. Most kernels are a scalar function of one *statistic* of a pair of rows (inner product,
+squared distance, ...); kernels on the same columns share it, see :mod:`manykernels.families.bank`.
+"""
+
+from .base import Kernel
+from .plain import RBF, Constant, Dirichlet, Laplacian, Linear, Polynomial
+from .statistics import pairwise_statistic
+from .wrapped import Function, Pairwise, as_kernel
+
+__all__ = [
+    "Constant",
+    "Dirichlet",
+    "Function",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Pairwise",
+    "Polynomial",
+    "RBF",
+    "as_kernel",
+    "pairwise_statistic",
+]

@@ -1,0 +1,121 @@
+"""What every kernel answers."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+from .._text import brief
+from ..features import Exact, FeatureMap
+from .columns import describe_columns, resolve_columns
+from .statistics import dense, pairwise_statistic
+
+
+class Kernel(BaseEstimator):
+    """Base of all kernels.
+
+    A subclass either sets `statistic` and implements `from_statistic`, or overrides `_gram`.
+    `columns` restricts the kernel to some columns: names (with a DataFrame), indices, a slice or a mask.
+
+    Attributes
+    ----------
+    statistic : str or None
+        What the kernel needs to know of a pair of rows: "dot", "sqdist", "l1", "difference", or None.
+    explicit : bool
+        Whether `features` gives a finite feature map.
+    has_random_features : bool
+        Whether `random_features` gives features to estimate it by; exact ones will do.
+    accepts_sparse : bool
+        Whether the kernel can be computed without making sparse rows dense.
+    """
+
+    statistic: ClassVar[str | None] = None
+    explicit: ClassVar[bool] = False
+    has_random_features: ClassVar[bool] = False
+    accepts_sparse: ClassVar[bool] = True
+    columns: Any = None
+
+    def resolve(self, n_features: int, names: Sequence[str] | None) -> Kernel:
+        """Return a copy whose `columns` are indices, after checking the parameters."""
+        self.check()
+        resolved = clone(self)
+        resolved.columns = resolve_columns(self.columns, n_features, names, brief(self))
+        return resolved
+
+    def check(self) -> None:
+        """Raise ValueError when a parameter makes no kernel."""
+
+    def select(self, X):
+        """Return the kernel's columns of `X`."""
+        picked = X if self.columns is None else X[:, self.columns]
+        return picked if self.accepts_sparse else dense(picked)
+
+    def __call__(self, X, Z=None):
+        """Return the Gram matrix of the rows of `X` and `Z`."""
+        Xs = self.select(X)
+        return self._gram(Xs, Xs if Z is None or Z is X else self.select(Z))
+
+    def _gram(self, X, Z):
+        assert self.statistic is not None
+        return self.from_statistic(pairwise_statistic(self.statistic, X, Z))
+
+    def from_statistic(self, S):
+        """Return the kernel's values, a new array, given its statistic."""
+        raise NotImplementedError(f"{type(self).__name__} has no statistic")
+
+    def diag(self, X):
+        """Return κ(x_t, x_t) for every row."""
+        raise NotImplementedError(f"{type(self).__name__} has no diagonal")
+
+    def features(self, X):
+        """Return the explicit feature map of the rows, where the kernel has one."""
+        raise NotImplementedError(f"{type(self).__name__} has no explicit features")
+
+    def width(self, n_features: int) -> int:
+        """Return the number of explicit features, given the number of columns of X."""
+        return n_features if self.columns is None else len(self.columns)
+
+    def random_features(self, n_features: int, seed: int, index: int, size: int) -> FeatureMap:
+        """Return a map to features whose inner products estimate the kernel, in blocks of `size`.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of columns of X.
+        seed, index : int
+            What blocks are regenerated from; `index` tells kernels apart.
+        size : int
+            Features of a block; exact maps have as many as they need.
+        """
+        return Exact(self, self.width(n_features))
+
+    def label(self, names: Sequence[str] | None = None) -> str:
+        """Return a readable name such as ``rbf(σ=1.4)[age]``."""
+        return self._symbol() + describe_columns(self.columns, names)
+
+    def _symbol(self) -> str:
+        return type(self).__name__.lower()
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters shown in a kernel table."""
+        return {k: v for k, v in self.get_params(deep=False).items() if k != "columns"}
+
+
+def is_finite_number(value) -> bool:
+    """Whether a value is a number, neither infinite nor NaN."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def require_positive(kernel, name):
+    """Raise ValueError unless a parameter of the kernel is a positive number to compute with."""
+    value = getattr(kernel, name)
+    if not (is_finite_number(value) and value > 0):
+        raise ValueError(f"{name} of {brief(kernel)} must be a positive finite number.")
+    if not 1e-150 < float(value) < 1e150:
+        raise ValueError(
+            f"{name} of {brief(kernel)} is too extreme to compute with; rescale the columns of X."
+        )
