@@ -199,7 +199,8 @@ def main():
                 r = results[-1]
                 sys.stderr.write(
                     f"{kind:12} p = {norm:<4g} {m:3d} kernels: {r['updates']:9,.0f} updates in "
-                    f"{r['online_epochs']:5.1f} epochs, {r['epochs_to_level']:4g} epochs to {args.level:.0%}, error {r['error']:.2%}\n"
+                    f"{r['online_epochs']:5.1f} epochs, "
+                    f"{r['epochs_to_level']:4g} epochs to {args.level:.0%}, error {r['error']:.2%}\n"
                 )
     record = {
         "benchmark": "obscure_kernels",
