@@ -71,8 +71,7 @@ for name, color, width in zip(views, colors, np.transpose(shares), strict=True):
     ax.barh(position, width, left=left, color=color, ec="white", lw=0.8, height=0.7, label=label)
     left += width
 for place, error in zip(position, errors, strict=True):
-    weight = "bold" if error == min(errors) else "normal"
-    ax.text(101.5, place, f"{error:.1f} %", va="center", fontsize=10, fontweight=weight)
+    ax.text(101.5, place, f"{error:.1f} %", va="center", fontsize=10)
 ax.text(101.5, -0.85, "test error", va="center", fontsize=10)
 ax.set_yticks(position, [f"p = {p:g}" for p in grid])
 ax.invert_yaxis()
