@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import train_test_split
 
-from common import finish, judged, load, parser, pyplot, save
+from common import finish, judged, load, parser, plain_log, pyplot, save
 from manykernels import MKLClassifier
 from manykernels.solvers import Obscure
 
@@ -143,7 +143,7 @@ def draw(results, counts, level, plt):
         )
     left.axhline(100 * level, color="black", ls=":", lw=0.8)
     left.axvspan(0.9, 3.5, color="#eeeeee", zorder=0)
-    left.text(1, left.get_ylim()[1] * 0.8, "online", fontsize=9, color="#666666")
+    left.text(1, 0.02, "online", transform=left.get_xaxis_transform(), fontsize=9, color="#666666")
     left.set(
         xscale="log",
         yscale="log",
@@ -151,7 +151,7 @@ def draw(results, counts, level, plt):
         ylabel="test error (%)",
         title=f"informative, p = {norms[0]:g}",
     )
-    left.yaxis.set_major_formatter("{x:g}")
+    plain_log(left.xaxis, left.yaxis)
     left.legend(frameon=False, fontsize=8)
     for p, color in zip(norms, ("#2a6f97", "#7db8d6", "#6a994e"), strict=False):
         for kind, style in (("informative", "-o"), ("noise", "--s")):

@@ -22,7 +22,7 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
 
-from common import Clock, finish, judged, load, parser, peak_mib, pyplot, save
+from common import Clock, finish, judged, load, parser, peak_mib, plain_log, pyplot, save
 from manykernels import MKLClassifier
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.solvers import Obscure
@@ -228,8 +228,6 @@ def curve(args):
 
 
 def draw(results, plt):
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     colors = plt.get_cmap("viridis")(np.linspace(0, 0.92, len(results)))
     for r, color in zip(results, colors, strict=True):
@@ -248,6 +246,7 @@ def draw(results, plt):
             place = (r["svc"]["seconds"], 100 * r["svc"]["test_error"])
             left.plot(*place, "D", color=color, mec="black", ms=7)
     left.set(xscale="log", xlabel="seconds", title="by epoch; diamonds: SVC on the mean kernel")
+    plain_log(left.xaxis)
     rows = [r["rows"] for r in results]
     right.plot(rows, [100 * r["test_error"] for r in results], "-o", color="#2a6f97", label="Obscure")
     compared = [r for r in results if "svc" in r]
@@ -263,9 +262,7 @@ def draw(results, plt):
     right.minorticks_off()
     for axis in (left, right):
         axis.set(yscale="log", ylabel="test error (%)")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter(NullFormatter())
+        plain_log(axis.yaxis)
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)

@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.multiclass import OneVsRestClassifier
 
-from common import Clock, finish, judged, load, parser, pyplot, save
+from common import Clock, finish, judged, load, parser, plain_log, pyplot, save
 from manykernels import MKLClassifier
 from manykernels.solvers import SILP, LpNorm, Obscure
 
@@ -302,12 +302,13 @@ def draw(records, others, grid, plt):
         title=f"objective, p = {p:g}, C = {end['C']:g}",
     )
     axes[0].set(ylabel="test error (%)", title=f"error, p = {p:g} (SILP, MC-MKL: 1)")
-    axes[2].set(ylabel="test error (%)", title="error over p: Obscure; squares: LpNorm, one-vs-rest")
+    axes[2].set(ylabel="test error (%)", title="Obscure over p; squares: LpNorm")
     top = 3 * 100 * min(r["error"] for r in records)
     for axis in axes:
         if axis is not axes[1]:
             axis.set_ylim(0.8 * top / 3, top)
         axis.set(xscale="log", xlabel="CPU seconds")
+        plain_log(axis.xaxis)
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)
