@@ -27,9 +27,8 @@ from manykernels import MKLClassifier
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.solvers import Obscure
 
-#: What ``--choose`` tries, one pair at a time, from the defaults of the options.
-SHAPES = {"width": (0.25, 0.5, 1.0), "degree": (3, 5)}
-STRENGTHS = {"p": (1.1, 1.5, 2.0), "C": (1.0, 10.0, 100.0)}
+#: What ``--choose`` tries, one after the other, from the defaults of the options.
+GRIDS = ({"width": (0.25, 0.5, 1.0), "degree": (3, 5)}, {"C": (1.0, 10.0, 100.0)}, {"p": (1.1, 1.5, 2.0)})
 TRIED, JUDGED = 4000, 2000
 #: Rows up to which the mean kernel of the SVC is stored.
 SVC_ROWS = 20_000
@@ -169,22 +168,22 @@ def whole(args):
 
 
 def choose(args):
-    """Return held-out errors, first over the kernels' shapes, then over p and C with the best of these."""
+    """Return held-out errors, first over the kernels' shapes, then over C and p with the best so far."""
     tried, held = (1000, 500) if args.quick else (TRIED, JUDGED)
     X, y, Xt, yt = digits(args.data, tried, held)
     compile_all(args, X, y)
-    results = []
-    for grid in (SHAPES, STRENGTHS):
-        first = len(results)
+    names = [name for grid in GRIDS for name in grid]
+    best, found = {name: getattr(args, name) for name in names}, {}
+    for grid in GRIDS:
         for values in itertools.product(*grid.values()):
-            setting = vars(args) | dict(zip(grid, values, strict=True))
-            model = model_of(argparse.Namespace(**setting), X)[1].fit(X, y)
-            about = {key: setting[key] for key in (*SHAPES, *STRENGTHS)}
-            results.append({**about, "error": 1 - model.score(Xt, yt)})
-            sys.stderr.write(f"{results[-1]}\n")
-        best = min(results[first:], key=lambda r: r["error"])  # the first of equals
-        for key in grid:
-            setattr(args, key, best[key])
+            setting = best | dict(zip(grid, values, strict=True))
+            key = tuple(setting.values())
+            if key not in found:
+                model = model_of(argparse.Namespace(**vars(args) | setting), X)[1].fit(X, y)
+                found[key] = 1 - model.score(Xt, yt)
+                sys.stderr.write(f"{setting}: {found[key]:.2%}\n")
+        best = dict(zip(names, min(found, key=found.__getitem__), strict=True))  # the first of equals
+    results = [{**dict(zip(names, key, strict=True)), "error": error} for key, error in found.items()]
     return {"benchmark": "obscure_mnist", "chosen": best, "rows": tried, "held_out": held, "results": results}
 
 
