@@ -250,11 +250,11 @@ def verdicts(records, others):
         f"{span(errors, '.2f')} % and {span(theirs, '.2f')} % over p.",
         f"Obscure is 10 to 100 times as fast as p-norm MKL: {grade(min(sooner) > 10)}; at "
         f"{len(reached)} of {len(sooner)} p it comes within 0.1 points of p-norm MKL's error, there "
-        f"{span(reached) if reached else '-'} times as fast; whole fits {span(factor)} times. LpNorm is accelerated here; on the max-hinge "
-        f"itself it takes {span(joint)} s to the optimum.",
+        f"{span(reached) if reached else '-'} times as fast; whole fits {span(factor)} times. "
+        f"LpNorm is accelerated here; on the max-hinge itself it takes {span(joint)} s to the optimum.",
         f"MC-MKL is orders of magnitude slower than all others: {grade(mc['seconds'] > 10 * max(slowest))}; "
-        f"{mc['seconds']:.1f} s, SILP one-vs-rest {silp['seconds']:.1f} s, p-norm MKL at most {slowest[1]:.1f} s, Obscure "
-        f"at most {slowest[0]:.1f} s. The machine for the max-hinge is as fast here as ten binary ones.",
+        f"{mc['seconds']:.1f} s, SILP one-vs-rest {silp['seconds']:.1f} s, p-norm MKL at most {slowest[1]:.1f} s, "
+        f"Obscure at most {slowest[0]:.1f} s. The machine for the max-hinge is as fast here as ten binary ones.",
         f"The online stage alone is nearly as good, and much faster (5.5): {grade(extra.max() < 0.5)} in error, "
         f"{span(extra, '+.2f')} points, in {span(part, '.0%')} of the time (paper: 0.1 to 10 %).",
     ]
