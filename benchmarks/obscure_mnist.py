@@ -142,7 +142,7 @@ def measure(args, X, y, Xt, yt):
     }
     if args.svc if args.svc is not None else len(X) <= SVC_ROWS:
         with Clock() as peer:
-            svc = SVC(C=args.C, kernel="precomputed", cache_size=1000).fit(mean_kernel(model, X, X), y)
+            svc = SVC(C=args.svc_C, kernel="precomputed", cache_size=1000).fit(mean_kernel(model, X, X), y)
         record["svc"] = {
             "test_error": 1 - svc.score(mean_kernel(model, Xt, X), yt),
             "seconds": peer.wall,
@@ -184,7 +184,14 @@ def choose(args):
                 sys.stderr.write(f"{setting}: {found[key]:.2%}\n")
         best = dict(zip(names, min(found, key=found.__getitem__), strict=True))  # the first of equals
     results = [{**dict(zip(names, key, strict=True)), "error": error} for key, error in found.items()]
-    return {"benchmark": "obscure_mnist", "chosen": best, "rows": tried, "held_out": held, "results": results}
+    model = (
+        model_of(argparse.Namespace(**vars(args) | best), X)[1].set_params(solver__stage="online").fit(X, y)
+    )
+    K, Kt = mean_kernel(model, X, X), mean_kernel(model, Xt, X)
+    svc = {C: 1 - SVC(C=C, kernel="precomputed").fit(K, y).score(Kt, yt) for C in GRIDS[1]["C"]}
+    sys.stderr.write(f"SVC on the mean kernel, by C: {svc}\n")
+    about = {"rows": tried, "held_out": held, "chosen": best, "chosen_svc_C": min(svc, key=svc.__getitem__)}
+    return {"benchmark": "obscure_mnist", **about, "results": results, "svc": svc}
 
 
 def curve(args):
@@ -271,8 +278,12 @@ def draw(results, plt):
 def main():
     p = parser(__doc__)
     p.add_argument("--rows", type=int, default=60_000)
-    p.add_argument("--C", type=float, default=10.0)
-    p.add_argument("--p", type=float, default=1.5)
+    # The defaults of C, p, width, degree and svc-C are those of ``--choose``: held-out errors of 3.85 % with p = 1.1,
+    # 3.95 % with 1.5 and 4.20 % with 2 at C = 1; 4.30 % at C = 10 and 5.20 % at 100 (p = 1.5); 4.90 % with degree 3,
+    # 5.70 % and 5.90 % with widths 0.25 and 1 (p = 1.5, C = 10). The standard error of each is about 0.4 points.
+    p.add_argument("--C", type=float, default=1.0)
+    p.add_argument("--svc-C", type=float, default=10.0)
+    p.add_argument("--p", type=float, default=1.1)
     p.add_argument("--online-epochs", type=int, default=5)
     p.add_argument("--epochs", type=int, default=10)
     p.add_argument("--width", type=float, default=0.5, help="bandwidth over the root mean squared distance")
