@@ -67,7 +67,11 @@ fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
 position = np.arange(len(grid))
 left = np.zeros(len(grid))
 for name, color, width in zip(views, colors, np.transpose(shares), strict=True):
-    label = None if name.startswith("noise") and name != "noise 1" else name.replace("noise 1", "five noise views")
+    label = (
+        None
+        if name.startswith("noise") and name != "noise 1"
+        else name.replace("noise 1", "five noise views")
+    )
     ax.barh(position, width, left=left, color=color, ec="white", lw=0.8, height=0.7, label=label)
     left += width
 for place, error in zip(position, errors, strict=True):
