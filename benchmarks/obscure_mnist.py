@@ -207,14 +207,14 @@ def curve(args):
     times = [r["fit_s"] / r["svc"]["seconds"] for r in compared]
     settled = []
     for r in results:
-        errors = [e["test_error"] for e in r["epochs"] if "test_error" in e]
-        settled.append(sum(e > r["test_error"] + 0.005 for e in errors) + 1)
+        near = [e["epoch"] for e in r["epochs"] if e.get("test_error", 1.0) <= r["test_error"] + 0.005]
+        settled.append(min(near, default=len(r["epochs"])))
     verdict = [
         "The error falls with the number of rows (Fig. 7): "
         + ", ".join(f"{r['rows']:,}: {r['test_error']:.2%}" for r in results)
         + ".",
         "Good solutions are quickly there: within half a point of the end after "
-        f"{min(settled)} to {max(settled)} of {len(results[0]['epochs'])} epochs.",
+        f"{min(settled)} to {max(settled)} of {len(results[0]['epochs'])} epochs (looked at every {args.every}).",
     ]
     if compared:
         verdict.append(
