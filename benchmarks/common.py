@@ -81,6 +81,17 @@ def pyplot():
     return plt
 
 
+def plain_log(*axes) -> None:
+    """Label logarithmic axes (of matplotlib, x or y) at 1, 2 and 5 by plain numbers."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    for axis in axes:
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
+
+
 def save(figure, out: pathlib.Path) -> str:
     """Save a figure under `out`, with the ending .png, and return its name."""
     path = out.with_suffix(".png")

@@ -3,12 +3,17 @@
 Orabona, Jie, Caputo (2012), sections 5.1.5 and 5.8: 1.95 % test error after 10 epochs. With up to 20,000 rows
 (or ``--svc``) also an SVC on the mean of the same kernels.
 
-python benchmarks/obscure_mnist.py --data DIR [--rows N]
+``--curve 1000 2000 5000 10000`` repeats it for several numbers of rows (Fig. 7), with a figure.
+``--choose`` prints the errors from which the settings were taken: 4,000 training rows, and 2,000 others of the
+training part on which they are judged. No test row is looked at.
+
+python benchmarks/obscure_mnist.py --data DIR [--rows N | --curve N ... | --choose]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 
@@ -17,23 +22,32 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
 
-from common import Clock, finish, judged, load, parser, peak_mib
+from common import Clock, finish, judged, load, parser, peak_mib, plain_log, pyplot, save
 from manykernels import MKLClassifier
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.solvers import Obscure
 
+#: What ``--choose`` tries, one after the other, from the defaults of the options.
+GRIDS = ({"width": (0.25, 0.5, 1.0), "degree": (3, 5)}, {"C": (1.0, 10.0, 100.0)}, {"p": (1.1, 1.5, 2.0)})
+TRIED, JUDGED = 4000, 2000
 #: Rows up to which the mean kernel of the SVC is stored.
 SVC_ROWS = 20_000
 
 
-def digits(folder, rows):
-    """Return training and test images with pixels in [0, 1]; 60,000 and 10,000 rows at most."""
+def digits(folder, rows, held_out=0):
+    """Return training and test images with pixels in [0, 1]; 60,000 and 10,000 rows at most.
+
+    With `held_out` that many other rows of the training part take the place of the test rows.
+    """
     d = load("mnist", folder)
     if "X_train" in d:
         X, y, Xt, yt = d["X_train"], d["y_train"], d["X_test"], d["y_test"]
     else:
         X, y, Xt, yt = d["X"][:60_000], d["y"][:60_000], d["X"][60_000:], d["y"][60_000:]
-    pick = np.random.default_rng(0).permutation(len(X))[:rows]
+    order = np.random.default_rng(0).permutation(len(X))
+    pick = order[:rows]
+    if held_out:
+        Xt, yt = X[order[-held_out:]], y[order[-held_out:]]
     return X[pick].reshape(len(pick), -1) / 255.0, y[pick], Xt.reshape(len(Xt), -1) / 255.0, yt
 
 
@@ -88,11 +102,188 @@ def mean_kernel(model, X, Z):
     return K
 
 
+def model_of(args, X):
+    """Return the kernels by name, and the classifier on them."""
+    family = kernels(X, args.width, args.degree)
+    solver = Obscure(
+        args.p,
+        online_epochs=args.online_epochs,
+        epochs=args.epochs,
+        memory=args.memory,
+        random_state=0,
+    )
+    return family, MKLClassifier(family, solver=solver, C=args.C)
+
+
+def compile_all(args, X, y):
+    """Fit a few rows, stored and in blocks, so that nothing is compiled within a measurement."""
+    model = model_of(args, X)[1].set_params(solver__epochs=1)
+    model.fit(X[:500], y[:500])
+    clone(model).set_params(solver__memory=2**20).fit(X[:500], y[:500])
+
+
+def measure(args, X, y, Xt, yt):
+    """Return errors and times of one fit, and of the SVC where asked for."""
+    family, model = model_of(args, X)
+    progress = Progress(Xt, yt, np.unique(y), args.every)
+    with Clock() as fit:
+        model.fit(X, y, on_iteration=progress)
+    record = {
+        "rows": len(X),
+        "test_error": 1 - model.score(Xt, yt),
+        "seconds_per_epoch": np.mean([e["seconds"] for e in progress.epochs]),
+        "fit_s": np.sum([e["seconds"] for e in progress.epochs]),
+        "fit_and_looking_s": fit.wall,
+        "cpu_s": fit.cpu,
+        "relative_gap": model.gap_ / model.objective_,
+        "weights": {name: float(w) for name, w in zip(family, model.weights_ * model.rho_**2, strict=True)},
+        "epochs": progress.epochs,
+        "peak_mib": peak_mib(),
+    }
+    if args.svc if args.svc is not None else len(X) <= SVC_ROWS:
+        with Clock() as peer:
+            svc = SVC(C=args.svc_C, kernel="precomputed", cache_size=1000).fit(mean_kernel(model, X, X), y)
+        record["svc"] = {
+            "test_error": 1 - svc.score(mean_kernel(model, Xt, X), yt),
+            "seconds": peer.wall,
+            "cpu_s": peer.cpu,
+        }
+        sys.stderr.write(f"SVC on the mean kernel: {record['svc']}\n")
+    return record
+
+
+def whole(args):
+    """Run once, on ``--rows`` rows."""
+    rows = min(args.rows, 2000) if args.quick else args.rows
+    X, y, Xt, yt = digits(args.data, rows)
+    compile_all(args, X, y)
+    record = {"benchmark": "obscure_mnist", **measure(args, X, y, Xt, yt)}
+    reached = record["test_error"] <= 0.0195 and record["peak_mib"] <= 8 * 1024
+    record["verdict"] = judged(
+        f"test error {record['test_error']:.2%} (paper: 1.95 % on 60,000 rows), peak memory "
+        f"{record['peak_mib'] / 1024:.1f} GiB: {'reached' if reached else 'not reached'}",
+        len(X) < 60_000,
+    )
+    return record
+
+
+def choose(args):
+    """Return held-out errors, first over the kernels' shapes, then over C and p with the best so far."""
+    tried, held = (1000, 500) if args.quick else (TRIED, JUDGED)
+    X, y, Xt, yt = digits(args.data, tried, held)
+    compile_all(args, X, y)
+    names = [name for grid in GRIDS for name in grid]
+    best, found = {name: getattr(args, name) for name in names}, {}
+    for grid in GRIDS:
+        for values in itertools.product(*grid.values()):
+            setting = best | dict(zip(grid, values, strict=True))
+            key = tuple(setting.values())
+            if key not in found:
+                model = model_of(argparse.Namespace(**vars(args) | setting), X)[1].fit(X, y)
+                found[key] = 1 - model.score(Xt, yt)
+                sys.stderr.write(f"{setting}: {found[key]:.2%}\n")
+        best = dict(zip(names, min(found, key=found.__getitem__), strict=True))  # the first of equals
+    results = [{**dict(zip(names, key, strict=True)), "error": error} for key, error in found.items()]
+    model = (
+        model_of(argparse.Namespace(**vars(args) | best), X)[1].set_params(solver__stage="online").fit(X, y)
+    )
+    K, Kt = mean_kernel(model, X, X), mean_kernel(model, Xt, X)
+    svc = {C: 1 - SVC(C=C, kernel="precomputed").fit(K, y).score(Kt, yt) for C in GRIDS[1]["C"]}
+    sys.stderr.write(f"SVC on the mean kernel, by C: {svc}\n")
+    about = {"rows": tried, "held_out": held, "chosen": best, "chosen_svc_C": min(svc, key=svc.__getitem__)}
+    return {"benchmark": "obscure_mnist", **about, "results": results, "svc": svc}
+
+
+def curve(args):
+    """Return the measurements over the numbers of rows (Fig. 7)."""
+    sizes = [500, 1000] if args.quick else args.curve
+    X, y, Xt, yt = digits(args.data, max(sizes))
+    if args.quick:
+        Xt, yt = Xt[:2000], yt[:2000]
+    compile_all(args, X, y)
+    results = [measure(args, X[:n], y[:n], Xt, yt) for n in sizes]
+    compared = [r for r in results if "svc" in r]
+    worse = [100 * (r["test_error"] - r["svc"]["test_error"]) for r in compared]
+    times = [r["fit_s"] / r["svc"]["seconds"] for r in compared]
+    settled = []
+    for r in results:
+        near = [e["epoch"] for e in r["epochs"] if e.get("test_error", 1.0) <= r["test_error"] + 0.005]
+        settled.append(min(near, default=len(r["epochs"])))
+    verdict = [
+        "The error falls with the number of rows (Fig. 7): "
+        + ", ".join(f"{r['rows']:,}: {r['test_error']:.2%}" for r in results)
+        + ".",
+        "Good solutions are quickly there: within half a point of the end after "
+        f"{min(settled)} to {max(settled)} of {len(results[0]['epochs'])} epochs (looked at every {args.every}).",
+    ]
+    if compared:
+        verdict.append(
+            f"Against an SVC on the mean kernel: {'no worse' if max(worse) <= 0 else 'differs'}, "
+            f"{min(worse):+.2f} to {max(worse):+.2f} points, in {min(times):.1f} to {max(times):.1f} times its time."
+        )
+    record = {
+        "benchmark": "obscure_mnist",
+        "reproduces": "004, Fig. 7",
+        "verdict": [judged(v, args.quick) for v in verdict],
+        "results": results,
+    }
+    plt = pyplot() if args.out is not None else None
+    if plt is not None:
+        record["figures"] = [save(draw(results, plt), args.out)]
+    return record
+
+
+def draw(results, plt):
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    colors = plt.get_cmap("viridis")(np.linspace(0, 0.92, len(results)))
+    for r, color in zip(results, colors, strict=True):
+        seconds = np.cumsum([e["seconds"] for e in r["epochs"]])
+        at = [i for i, e in enumerate(r["epochs"]) if "test_error" in e]
+        left.plot(
+            seconds[at],
+            [100 * r["epochs"][i]["test_error"] for i in at],
+            "-o",
+            color=color,
+            ms=3,
+            lw=1.6,
+            label=f"{r['rows']:,} rows",
+        )
+        if "svc" in r:
+            place = (r["svc"]["seconds"], 100 * r["svc"]["test_error"])
+            left.plot(*place, "D", color=color, mec="black", ms=7)
+    left.set(xscale="log", xlabel="seconds", title="by epoch; diamonds: SVC on the mean kernel")
+    plain_log(left.xaxis)
+    rows = [r["rows"] for r in results]
+    right.plot(rows, [100 * r["test_error"] for r in results], "-o", color="#2a6f97", label="Obscure")
+    compared = [r for r in results if "svc" in r]
+    right.plot(
+        [r["rows"] for r in compared],
+        [100 * r["svc"]["test_error"] for r in compared],
+        "-D",
+        color="#c1121f",
+        label="SVC on the mean kernel",
+    )
+    right.set(xscale="log", xlabel="training rows", title="in the end")
+    right.set_xticks(rows, [f"{n:,}" for n in rows])
+    right.minorticks_off()
+    for axis in (left, right):
+        axis.set(yscale="log", ylabel="test error (%)")
+        plain_log(axis.yaxis)
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
 def main():
     p = parser(__doc__)
     p.add_argument("--rows", type=int, default=60_000)
-    p.add_argument("--C", type=float, default=10.0)
-    p.add_argument("--p", type=float, default=1.5)
+    # The defaults of C, p, width, degree and svc-C are those of ``--choose``: held-out errors of 3.85 % with p = 1.1,
+    # 3.95 % with 1.5 and 4.20 % with 2 at C = 1; 4.30 % at C = 10 and 5.20 % at 100 (p = 1.5); 4.90 % with degree 3,
+    # 5.70 % and 5.90 % with widths 0.25 and 1 (p = 1.5, C = 10). The standard error of each is about 0.4 points.
+    p.add_argument("--C", type=float, default=1.0)
+    p.add_argument("--svc-C", type=float, default=10.0)
+    p.add_argument("--p", type=float, default=1.1)
     p.add_argument("--online-epochs", type=int, default=5)
     p.add_argument("--epochs", type=int, default=10)
     p.add_argument("--width", type=float, default=0.5, help="bandwidth over the root mean squared distance")
@@ -105,50 +296,13 @@ def main():
         default=None,
         help="also fit an SVC on the mean kernel",
     )
+    kind = p.add_mutually_exclusive_group()
+    kind.add_argument("--curve", type=int, nargs="+", metavar="N", help="several numbers of rows (Fig. 7)")
+    kind.add_argument(
+        "--choose", action="store_true", help="try settings on rows held out of the training part"
+    )
     args = p.parse_args()
-    rows = min(args.rows, 2000) if args.quick else args.rows
-    X, y, Xt, yt = digits(args.data, rows)
-    family = kernels(X, args.width, args.degree)
-    solver = Obscure(
-        args.p,
-        online_epochs=args.online_epochs,
-        epochs=args.epochs,
-        memory=args.memory,
-        random_state=0,
-    )
-    model = MKLClassifier(family, solver=solver, C=args.C)
-    small = clone(model).set_params(solver__epochs=1, solver__memory=2**20)
-    small.fit(X[:500], y[:500])  # compiles
-    progress = Progress(Xt, yt, np.unique(y), args.every)
-    with Clock() as fit:
-        model.fit(X, y, on_iteration=progress)
-    record = {
-        "benchmark": "obscure_mnist",
-        "rows": len(X),
-        "test_error": 1 - model.score(Xt, yt),
-        "seconds_per_epoch": np.mean([e["seconds"] for e in progress.epochs]),
-        "fit_and_looking_s": fit.wall,
-        "cpu_s": fit.cpu,
-        "relative_gap": model.gap_ / model.objective_,
-        "weights": {name: float(w) for name, w in zip(family, model.weights_ * model.rho_**2, strict=True)},
-        "epochs": progress.epochs,
-        "peak_mib": peak_mib(),
-    }
-    if args.svc if args.svc is not None else len(X) <= SVC_ROWS:
-        with Clock() as peer:
-            svc = SVC(C=args.C, kernel="precomputed", cache_size=1000).fit(mean_kernel(model, X, X), y)
-        record["svc"] = {
-            "test_error": 1 - svc.score(mean_kernel(model, Xt, X), yt),
-            "seconds": peer.wall,
-            "cpu_s": peer.cpu,
-        }
-    reached = record["test_error"] <= 0.0195 and record["peak_mib"] <= 8 * 1024
-    record["verdict"] = judged(
-        f"test error {record['test_error']:.2%} (paper: 1.95 % on 60,000 rows), peak memory "
-        f"{record['peak_mib'] / 1024:.1f} GiB: {'reached' if reached else 'not reached'}",
-        len(X) < 60_000,
-    )
-    finish(record, args.out)
+    finish(choose(args) if args.choose else curve(args) if args.curve else whole(args), args.out)
 
 
 if __name__ == "__main__":
