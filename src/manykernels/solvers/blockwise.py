@@ -66,7 +66,9 @@ class Blockwise(StreamingSolver):
     Notes
     -----
     *Bandwidths* of a continuum are learned from a sample first: see :mod:`manykernels.solvers.preparation`.
-    ``kernels="laplacian"`` learns one bandwidth per column.
+    ``kernels="laplacian"`` learns one bandwidth per column. Rows in the order of time, of which columns such as a date
+    tell, are judged by the last of them, and the date may come to be ignored (a bandwidth of infinity); shuffle rows
+    that are to be predicted among their neighbours.
 
     *Probabilities* are the softmax (the sigmoid for two classes) of the scores times one factor plus an offset per
     class, fitted by maximum likelihood on scores of rows that the model has not seen.
