@@ -58,7 +58,9 @@ class Plan:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return what a state needs, to be made into a plan again."""
         member = [] if self.prepared is None else self.prepared.member
+        bounds = {} if self.prepared is None else {"bounds": self.family._box(self.n_features)}
         return {
+            **bounds,
             "seed": np.array([self.seed]),
             "C": np.array([self.C]),
             "member": np.atleast_1d(np.asarray(member, dtype=float)),
