@@ -141,7 +141,8 @@ class Streamed:
             on_iteration=self._progress(on_iteration),
         )
         self._store(result)
-        if saved is not None and stream.complete:  # after Ctrl-C the next fit goes on from it
+        # After Ctrl-C the next fit goes on from it: while rows were read, or in sweeps that read none.
+        if saved is not None and stream.complete and not result.interrupted:
             saved.remove()
 
     def _open_stream(self: Any, source: Source, classes, seed: int) -> Stream:

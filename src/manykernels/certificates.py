@@ -23,7 +23,15 @@ from .losses import Loss
 from .losses.base import DOMAIN_SLACK
 from .problem import Scale, nu_of
 
-__all__ = ["Certificate", "certificate", "certify", "penalties", "trivial_loss", "warn_if_trivial"]
+__all__ = [
+    "Certificate",
+    "certificate",
+    "certify",
+    "penalties",
+    "trivial_loss",
+    "warn_if_trivial",
+    "warn_no_better",
+]
 
 
 @dataclass(frozen=True)
@@ -93,14 +101,30 @@ def trivial_loss(loss: Loss, Y, sample_weight) -> float:
 
 def warn_if_trivial(loss: Loss, Y, F, sample_weight) -> bool:
     """Warn, with the figures, when scores F do no better than the best constant; whether they do not."""
-    reached, constant = mean_loss(loss, Y, F, sample_weight), trivial_loss(loss, Y, sample_weight)
-    if reached < constant:
+    return warn_no_better(
+        f"The mean {loss.name} loss on {len(Y):,} rows is",
+        mean_loss(loss, Y, F, sample_weight),
+        trivial_loss(loss, Y, sample_weight),
+        "the fit has learned nothing, or has diverged: try other kernels, another C, or smaller steps",
+    )
+
+
+def warn_no_better(subject: str, reached: float, constant: float, remedy: str) -> bool:
+    """Warn when a loss is not below a constant predictor's, unless that has none; whether there was a warning.
+
+    Parameters
+    ----------
+    subject, remedy : str
+        What comes before and after the figures.
+    reached, constant : float
+        The loss of the fit, and of the constant.
+    """
+    if reached < constant or (constant <= 0 and np.isfinite(reached)):
         return False
     warnings.warn(
-        f"The mean {loss.name} loss on {len(Y):,} rows is {reached:.6g}, no better than the {constant:.6g} of the best "
-        "constant: the fit has learned nothing, or has diverged; try other kernels, another C, or smaller steps.",
+        f"{subject} {reached:.4g}, no better than the {constant:.4g} of the best constant; {remedy}.",
         ConvergenceWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
     return True
 

@@ -274,6 +274,8 @@ class Result:
         The weight of the losses; from a solver None means the problem's.
     calibration : array or None
         What turns scores into probabilities, for losses that do not: a factor, and an offset per output.
+    interrupted : bool
+        Whether Ctrl-C ended a fit that a checkpoint can take up again.
     """
 
     predictor: Predictor
@@ -288,3 +290,4 @@ class Result:
     intercept: np.ndarray
     C: float | None = None
     calibration: np.ndarray | None = None
+    interrupted: bool = False

@@ -8,7 +8,7 @@ from manykernels.families import Gaussians, Laplacians
 from manykernels.kernels import pairwise_statistic
 from manykernels.losses import get_loss
 from manykernels.problem import Problem
-from manykernels.solvers.preparation import leave_one_out, prepare
+from manykernels.solvers.preparation import columns_of_time, leave_one_out, prepare
 
 RNG = np.random.default_rng(0)
 Z = RNG.standard_normal((40, 3)).astype(np.float32)
@@ -70,3 +70,36 @@ def test_c_is_tuned_in_multiples():
     clean = chosen(Laplacians(ard=True), X, y)
     assert np.log2(clean.C) == round(np.log2(clean.C)) and clean.C > noisy.C
     assert chosen(Laplacians(ard=True), X, y, tune_C=False).C == 1.0
+
+
+# -- rows in the order of time -------------------------------------------------------------------------
+
+
+def days(n_days=120, each=25):
+    """Rows of day after day: month, day, two columns that matter, and an effect of the day."""
+    rng = np.random.default_rng(0)
+    day = np.repeat(np.arange(n_days), each)
+    V = rng.standard_normal((n_days * each, 2))
+    X = np.column_stack([day // 30, day % 30, V])
+    return X, np.sin(4 * V[:, 0]) + rng.standard_normal(n_days)[day]
+
+
+def test_dates_are_a_clock_together_and_only_in_their_order():
+    X, y = days()
+    Y, rows = y[:, None], np.arange(len(X))
+    assert columns_of_time(X, Y, rows).tolist() == [True, True, False, False]
+    assert columns_of_time(X, Y, RNG.permutation(rows)) is None
+    assert columns_of_time(X[:, 2:], Y, rows) is None
+    assert columns_of_time(X[:, 1:], Y, rows) is None, "the day of the month alone does not tell the month"
+    assert columns_of_time(X, X[:, :1], rows) is None, "rows in the order of their targets"
+    assert columns_of_time(X[::7], Y[::7], rows[:428]) is None, "too few rows to tell"
+
+
+def test_the_last_rows_judge_and_dates_are_ignored():
+    X, y = days()
+    found = chosen(Laplacians(ard=True), X, y, steps=10)
+    assert found.shape.endswith("without time")
+    assert np.isinf(found.member[:2]).all() and np.isfinite(found.member[2:]).all()
+    shuffled = np.random.default_rng(1).permutation(len(X))
+    found = chosen(Laplacians(ard=True), X[shuffled], y[shuffled], steps=10)
+    assert np.isfinite(found.member).all(), "among rows at random, the day helps"

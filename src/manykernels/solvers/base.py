@@ -211,11 +211,13 @@ class StreamingSolver(Solver):
         self.check_params()
         run = StreamRun(self, stream, save, Log(on_iteration, time.perf_counter()))
         run.resume(resume) if resume is not None else run.start()
+        interrupted = False
         try:
             run.go()
         except KeyboardInterrupt:
             if run.epoch == run.done == 0:
                 raise
+            interrupted = True
             warnings.warn(
                 f"Interrupted in epoch {run.epoch + 1}, after {run.done} of its batches; what was learned so far is "
                 "kept.",
@@ -224,7 +226,7 @@ class StreamingSolver(Solver):
             )
         run.keep()
         result = self.finish(run.state, stream.first)
-        return replace(result, trace=run.log.trace(), n_iter=len(run.log))
+        return replace(result, trace=run.log.trace(), n_iter=len(run.log), interrupted=interrupted)
 
 
 class BatchSolver(Solver):

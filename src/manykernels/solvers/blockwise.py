@@ -66,7 +66,9 @@ class Blockwise(StreamingSolver):
     Notes
     -----
     *Bandwidths* of a continuum are learned from a sample first: see :mod:`manykernels.solvers.preparation`.
-    ``kernels="laplacian"`` learns one bandwidth per column.
+    ``kernels="laplacian"`` learns one bandwidth per column. Rows in the order of time, of which columns such as a date
+    tell, are judged by the last of them, and the date may come to be ignored (a bandwidth of infinity); shuffle rows
+    that are to be predicted among their neighbours.
 
     *Probabilities* are the softmax (the sigmoid for two classes) of the scores times one factor plus an offset per
     class, fitted by maximum likelihood on scores of rows that the model has not seen.
@@ -147,7 +149,10 @@ class Blockwise(StreamingSolver):
         seed = int(generator(self.random_state).integers(2**62)) if known is None else int(known["seed"][0])
         prepared = None
         if np.isinf(family.size()):
-            family = family.adapt(first.X, first.sample_weight)
+            if known is not None and "bounds" in known:
+                family = _within(family, known["bounds"])
+            else:
+                family = family.adapt(first.X, first.sample_weight)
             if known is not None:
                 prepared = Prepared(
                     _as_member(known["member"], family), float(known["C"][0]), math.nan, "known"
@@ -238,6 +243,16 @@ class Blockwise(StreamingSolver):
 def _as_member(values: np.ndarray, family) -> Any:
     """Return bandwidths of a state as a member."""
     return tuple(values.tolist()) if family.ard else float(values[0])
+
+
+def _within(family, bounds: np.ndarray) -> Any:
+    """Return a family with the automatic bounds that a state knows: finding them takes longer than a batch."""
+    if not isinstance(family.bounds, str):
+        return family
+    pairs = [tuple(pair) for pair in bounds.tolist()]
+    return type(family)(pairs if family.ard else pairs[0], family.ard)._named(
+        getattr(family, "_column_names", None)
+    )
 
 
 def _aligned(first: Problem, members, rho_sq) -> np.ndarray:

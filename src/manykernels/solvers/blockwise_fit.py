@@ -21,6 +21,7 @@ from .blockwise_sweeps import Sweeps, Unit, lay_out
 from .calibration import HeldOut
 from .preparation import Prepared
 from .row_store import RowStore
+from .stream_run import epoch_of
 
 logger = logging.getLogger("manykernels")
 
@@ -57,7 +58,9 @@ class Plan:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return what a state needs, to be made into a plan again."""
         member = [] if self.prepared is None else self.prepared.member
+        bounds = {} if self.prepared is None else {"bounds": self.family._box(self.n_features)}
         return {
+            **bounds,
             "seed": np.array([self.seed]),
             "C": np.array([self.C]),
             "member": np.atleast_1d(np.asarray(member, dtype=float)),
@@ -171,7 +174,7 @@ class Fit:
         keep = any(not m.sparse for m in maps)
         store = RowStore(grids, keep_rows=keep, scratch=self.scratch, n_rows=self.stream.n_rows)
         held = HeldOut(share, plan.seed)
-        for batch in self.stream:
+        for batch in epoch_of(self.stream, 0):  # the same order in both fits of few rows, and after a resume
             assert batch.sample_weight is not None
             store.append(batch.X, batch.Y, held.taken_out(batch.Y, batch.sample_weight))
         store.close_input()
@@ -276,6 +279,7 @@ class Fit:
             converged=bool(gap <= 1e-3 * objective),
             trace=log.trace(**extra),
             calibration=calibration,
+            interrupted=outcome.interrupted,
         )
 
 

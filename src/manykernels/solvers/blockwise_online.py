@@ -10,18 +10,17 @@ again by the new filter.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from sklearn.exceptions import ConvergenceWarning
 
 from .._numba.binning import filter_rows
 from .._threads import map_in_threads, one_blas_thread
+from ..certificates import warn_no_better
 from ..problem import Problem, Result, Trace, nu_of
 from .blockwise_fit import Plan, best_weights, finished
-from .calibration import LEAST, fit_calibration
+from .calibration import LEAST, REMEDY, fit_calibration
 from .preparation import quick
 from .row_store import dense
 
@@ -221,12 +220,9 @@ def _result(plan: Plan, state: State, c: int) -> Result:
     n, mass, error, power = state["totals"][:4]
     mean = state["totals"][4:] / max(mass, 1e-300)
     trivial = power / max(mass, 1e-300) - float(mean @ mean)
-    if n >= ENOUGH and error / mass >= trivial > 0:
-        warnings.warn(
-            f"The model is not better than predicting the mean: rows met a squared error of {error / mass:.4g} before "
-            f"they were seen, against {trivial:.4g}; other kernels, a smaller C or more rows may help.",
-            ConvergenceWarning,
-            stacklevel=2,
+    if n >= ENOUGH:
+        warn_no_better(
+            "The mean squared error of rows before they were seen is", error / mass, trivial, REMEDY
         )
     recent = state["scores"].astype(float)
     enough = len(recent) >= LEAST

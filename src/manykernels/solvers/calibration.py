@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
-from sklearn.exceptions import ConvergenceWarning
+
+from ..certificates import warn_no_better
 
 #: Most rows that are held out, whatever their share.
 MOST = 50_000
 #: Rows without which nothing is calibrated.
 LEAST = 20
+#: What may help a model that is no better than the mean.
+REMEDY = "other kernels, a smaller C or more rows may help"
 
 
 class HeldOut:
@@ -74,14 +75,7 @@ class HeldOut:
         """Warn when the model is no better than the mean."""
         if self.R is None or self.n_held < LEAST:
             return
-        error, trivial = self.errors()
-        if error >= trivial > 0:
-            warnings.warn(
-                f"The model is not better than predicting the mean: a squared error of {error:.4g} against "
-                f"{trivial:.4g} on {self.n_held} rows held out; other kernels, a smaller C or more rows may help.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_no_better(f"The mean squared error on {self.n_held:,} rows held out is", *self.errors(), REMEDY)
 
     def calibration(self) -> np.ndarray | None:
         """Return the factor and offsets that turn scores into probabilities; None for targets that are no classes."""

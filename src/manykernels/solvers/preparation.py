@@ -4,6 +4,11 @@ Columns are measured in their standard deviations. One bandwidth per column is l
 leave-one-out error of kernel ridge regression, each on fresh rows. Then {learned, all equal} × multiple × C is chosen
 by the error of small fits on rows that they have not seen: bandwidths learned on a thousand rows are too wide for a
 million, and bandwidths per column can be worse than equal ones.
+
+Which rows judge depends on their order. As a rule they come from runs of consecutive rows, here and there. Where
+columns (a date, say) rise or fall together with the number of the row, they are a clock: what will be predicted lies
+after the sample, so that its last rows judge, and there are more candidates, which ignore the columns that tell one
+time from another. A date explains the rows of that day very well, and no row to come.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lapack
+from scipy.stats import rankdata
 
 from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, subtract_step
 from .._numba.distances import add_l1_moments, l1_distances
@@ -37,6 +43,9 @@ FEW_ROWS, TRIAL_ROWS, DENSE_ROWS = 20_000, 80_000, 20_000
 JUDGED = 0.2
 #: Runs of consecutive rows that are judged as a whole, or not.
 RUNS = 25
+#: A column tells the time if this share of its variance lies between runs, and such columns are a clock if their ranks
+#: are correlated with the number of the row as much as this; looked at on so many rows, and not on fewer than these.
+TELLING, CLOCK, CLOCK_ROWS, FEWEST_CLOCK_ROWS = 0.5, 0.9, 20_000, 500
 #: Steps of the search: bandwidths and C are multiplied by powers of these; where it begins, and the farthest powers.
 BANDWIDTH_FACTOR, C_FACTOR = math.sqrt(0.5), 2.0
 FIRST_BANDWIDTH, FIRST_C = 4, 1
@@ -55,7 +64,7 @@ class Prepared:
     error : float
         Of the small fit on rows it had not seen, relative to that of the mean.
     shape : str
-        ``"learned"``, ``"equal"`` or ``"single"``.
+        ``"learned"``, ``"equal"``, either with ``" without time"``, or ``"single"``.
     """
 
     member: Any
@@ -92,7 +101,9 @@ def prepare(
     family: Any = problem.family
     rng = np.random.default_rng(seed)
     s = np.asarray(problem.sample_weight)
-    train, judged = _split(np.flatnonzero(s > 0), rng)
+    rows = np.flatnonzero(s > 0)
+    telling = columns_of_time(problem.X, problem.Y, rows)
+    train, judged = _split(rows, rng, ordered=telling is not None)
 
     def taken(rows):
         return dense(problem.X[rows]), problem.Y[rows], s[rows]
@@ -100,6 +111,9 @@ def prepare(
     with one_blas_thread():
         X, Y, weights = taken(train)
         shapes = _shapes(family, X, Y, weights, rng, steps)
+        if family.ard and telling is not None and telling.any() and not telling.all():
+            timeless = {f"{k} without time": np.where(telling, np.inf, v) for k, v in shapes.items()}
+            shapes |= {k: v for k, v in timeless.items() if np.isfinite(v).any()}
 
         def trial(n):
             cut = round((1 - JUDGED) * n)
@@ -108,13 +122,56 @@ def prepare(
         return _search(trial, shapes, tune_C)
 
 
-def _split(rows: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows to fit and rows to judge, both shuffled; those to judge come from a few runs of the rows.
+def columns_of_time(X, Y, rows: np.ndarray) -> np.ndarray | None:
+    """Return which columns tell the time, a mask; None for rows that are in no order of time.
 
-    Rows are often in the order of time. Judged at random they would reward bandwidths that remember their neighbours.
+    Rows in the order of their targets are not meant: the last of them would be like none before. O(m d) for m rows
+    looked at, and O(m k²) for the k columns that tell.
+
+    Parameters
+    ----------
+    X, Y : rows and targets
+    rows : (n,) array of int
+        Which to look at, in their order.
+    """
+    rows = rows[:: max(1, len(rows) // CLOCK_ROWS)]
+    if len(rows) < FEWEST_CLOCK_ROWS:
+        return None
+    Z = dense(X[rows]).astype(float)
+    share = _between_runs(Z)
+    best = np.argsort(-share)[: len(rows) // 20]
+    clock = _correlation(Z[:, best[share[best] > TELLING]])
+    sorted_targets = max(_correlation(y[:, None]) for y in np.asarray(Y[rows]).T)
+    return share > TELLING if clock > CLOCK > sorted_targets else None
+
+
+def _between_runs(Z: np.ndarray) -> np.ndarray:
+    """Return the share of every column's variance that lies between runs of consecutive rows."""
+    runs = np.array_split(Z, RUNS)
+    between = np.var([run.mean(axis=0) for run in runs], axis=0)
+    total = between + np.mean([run.var(axis=0) for run in runs], axis=0)
+    return np.divide(between, total, out=np.zeros_like(total), where=total > 0)
+
+
+def _correlation(V: np.ndarray) -> float:
+    """Return the correlation of the row's number with the best combination of the columns' ranks."""
+    if not V.shape[1]:
+        return 0.0
+    ranks = rankdata(V, axis=0) - (len(V) + 1) / 2
+    number = np.arange(len(V)) - (len(V) - 1) / 2
+    fitted = ranks @ np.linalg.lstsq(ranks, number, rcond=None)[0]
+    return float(np.sqrt((fitted @ fitted) / (number @ number)))
+
+
+def _split(rows: np.ndarray, rng, *, ordered: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows to fit and rows to judge, both shuffled.
+
+    Those to judge are the last ones of rows in the order of time, and else a few runs of consecutive rows: judged at
+    random, rows that resemble their neighbours would reward bandwidths that remember these.
     """
     runs = np.array_split(rows, RUNS)
-    out = rng.choice(RUNS, round(JUDGED * RUNS), replace=False)
+    count = round(JUDGED * RUNS)
+    out = np.arange(RUNS - count, RUNS) if ordered else rng.choice(RUNS, count, replace=False)
     judged = np.concatenate([runs[i] for i in out])
     kept = np.concatenate([run for i, run in enumerate(runs) if i not in out])
     if not len(kept) or not len(judged):

@@ -63,7 +63,7 @@ class StreamRun:
     def go(self) -> None:
         """Take batch after batch until the epochs are over or the callback says stop."""
         while self.epoch < self.solver.epochs:
-            for batch in islice(_epoch_of(self.stream, self.epoch), self.done, None):
+            for batch in islice(epoch_of(self.stream, self.epoch), self.done, None):
                 # Together, so that Ctrl-C does not come between the state and the count.
                 self.state, self.done = self._update(batch), self.done + 1
                 if time.perf_counter() - self.saved > SAVE_EVERY:
@@ -91,7 +91,7 @@ class StreamRun:
             raise ValueError(f"Batch {self.done + 1} of epoch {self.epoch + 1}: {error}") from error
 
 
-def _epoch_of(stream: Stream, number: int) -> Iterable[Problem]:
+def epoch_of(stream: Stream, number: int) -> Iterable[Problem]:
     """Return the batches of an epoch; a stream that shuffles has a method for it."""
     epoch = getattr(stream, "epoch", None)
     return iter(stream) if epoch is None else epoch(number)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
 
 from .._text import brief
 from .._threads import one_blas_thread
-from ..certificates import mean_loss, norm
+from ..certificates import mean_loss, norm, warn_no_better
 from ..combination import Combination
 from ..families.base import Enumerable, HasRandomFeatures
 from ..predictors import RandomFeature
@@ -265,12 +263,9 @@ class TriplyStochastic(StreamingSolver):
         b = best_constant(some.loss, state.targets / max(state.weight, 1e-300))
         constant = mean_loss(some.loss, some.Y, np.tile(b, (some.n_rows, 1)), some.sample_weight)
         enough = some.n_rows >= min(ENOUGH, state.rows)  # a small batch out of many rows proves nothing
-        if enough and state.weight > 0 and not loss < constant:
-            warnings.warn(
-                f"TriplyStochastic has a mean loss of {loss:.4g}, no better than the {constant:.4g} of the best "
-                "constant; raise epochs, or lower step or C.",
-                ConvergenceWarning,
-                stacklevel=2,
+        if enough and state.weight > 0:
+            warn_no_better(
+                "TriplyStochastic has a mean loss of", loss, constant, "raise epochs, or lower step or C"
             )
         return loss
 
