@@ -20,7 +20,6 @@ from manykernels import MKLClassifier
 from manykernels.kernels import RBF
 from manykernels.solvers import Blockwise, TriplyStochastic
 from streaming_methods import (
-    COLORS,
     Report,
     Rows,
     alone,

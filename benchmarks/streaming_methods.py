@@ -354,7 +354,8 @@ def paper_verdicts(record: dict, part: str, paper: tuple[float, float], n: int) 
     if batch and "triply" in ends:
         lowest, quickest = min(e for e, _ in batch), min(s for _, s in batch)
         lower, faster = ends["triply"][0] <= lowest, ends["triply"][1] <= quickest
-        first = f"triply {'no worse' if lower else 'worse'} and {'no slower' if faster else 'slower'} than the batch solvers"
+        quality, speed = "no worse" if lower else "worse", "no slower" if faster else "slower"
+        first = f"triply {quality} and {speed} than the batch solvers"
     grows = [error("triply", k) for k in sizes]
     return {
         f"{part}: 1, triply against batch solvers on the same rows": f"{first}: {listed}",

@@ -134,7 +134,7 @@ def california_part(report, args, folder):
     """Run all methods on five splits, and return verdicts."""
     part, seeds = "california", 1 if args.quick else 5
     names = ["Blockwise, laplacian", "Blockwise, gaussian", "Blockwise, one pass"]
-    names += [k for k in peers("regression", 1.0)]
+    names += list(peers("regression", 1.0))
     for name in names:
         runs = []
         for seed in range(seeds):
