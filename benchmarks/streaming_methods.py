@@ -1,8 +1,8 @@
 """What the benchmarks of many rows share: one process for every fit, peers, and the protocol of paper 002.
 
 Every fit runs in a process of its own, which reads its rows from a folder of .npy files: CPU seconds and peak memory
-are then the method's, not its predecessors'. Compiled loops are warmed up on a few rows before the clock starts.
-Threads are those of the environment (``OMP_NUM_THREADS``), for the peers too.
+are then the method's, not its predecessors'. Only quick runs stay in one process. Compiled loops are warmed up on a few
+rows before the clock starts. Threads are those of the environment (``OMP_NUM_THREADS``), for the peers too.
 """
 
 from __future__ import annotations
@@ -135,12 +135,24 @@ def alone(func, *args) -> dict:
         return {"failed": f"{type(error).__name__}: {error}"}
 
 
+def here(func, *args) -> dict:
+    """Run ``func(*args)`` in this process: memory is then not the method's alone."""
+    try:
+        return func(*args)
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
 class Report:
     """Records as they come, written after each, so that an interrupted run leaves what it has."""
 
     def __init__(self, args, **fields):
         self.out = args.out
         self.record = {**fields, "quick": args.quick, "threads": os.environ.get("OMP_NUM_THREADS", "all")}
+
+    def fit(self, part: str, name: str, func, *args) -> dict:
+        """Keep what ``func(*args)`` returns, from a process of its own; quick runs stay in this one."""
+        return self.add(part, name, here(func, *args) if self.record["quick"] else alone(func, *args))
 
     def add(self, part: str, name: str, value) -> dict:
         """Keep a record under part and name, say so on the standard error, and return it."""
@@ -329,11 +341,11 @@ BUDGETS = {
 def paper_part(report: Report, part: str, folder, subset: int, sizes, quick: bool) -> None:
     """Learning curves on `subset` rows (Fig. 1), then errors against the number of rows (Fig. 2)."""
     for name, budgets in BUDGETS.items():
-        for budget in budgets[:2] if quick else budgets:
-            report.add(f"{part}, curves", f"{name}, {budget}", alone(fit_paper, folder, name, subset, budget))
+        for budget in budgets[1:2] if quick else budgets:
+            report.fit(f"{part}, curves", f"{name}, {budget}", fit_paper, folder, name, subset, budget)
     for n in sizes:
         for name in ("triply", "doubly", "Blockwise", "Blockwise, laplacian"):
-            report.add(f"{part}, rows", f"{name}, {n}", alone(fit_paper, folder, name, n))
+            report.fit(f"{part}, rows", f"{name}, {n}", fit_paper, folder, name, n)
 
 
 def paper_verdicts(record: dict, part: str, paper: tuple[float, float], n: int) -> dict[str, str]:
@@ -379,4 +391,32 @@ def draw_curves(ax, curves: dict, x: str) -> None:
             ax.plot(xs, ys, "o-", ms=4, lw=1.5, color=COLORS[name], label=name)
     ax.set_xscale("log")
     ax.set_yscale("log")
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def draw_scores(ax, results: dict, own, text=str) -> None:
+    """Draw scores against CPU seconds, labelled by ``text(name)``; labels keep apart, those of `own` are red."""
+    good = sorted(
+        ((r["score"], r["cpu_s"], name) for name, r in results.items() if "score" in r), reverse=True
+    )
+    if not good:
+        return
+    scores = [score for score, _, _ in good]
+    gap, place = 0.07 * max(scores[0] - scores[-1], 1e-3), np.inf
+    for score, seconds, name in good:
+        place = min(score, place - gap)
+        color, marker = ("#c1121f", "o") if name in own else ("#555555", "s")
+        ax.plot(seconds, score, marker, ms=7, color=color)
+        ax.annotate(
+            text(name),
+            (seconds, score),
+            (seconds * 1.25, place),
+            va="center",
+            fontsize=8,
+            arrowprops={"arrowstyle": "-", "color": "#bbbbbb", "lw": 0.7},
+        )
+    ax.set_xscale("log")
+    times = [seconds for _, seconds, _ in good]
+    ax.set_xlim(min(times) / 1.4, max(times) * 6)
+    ax.set_xlabel("CPU seconds to fit")
     ax.spines[["top", "right"]].set_visible(False)

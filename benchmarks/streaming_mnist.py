@@ -17,7 +17,6 @@ from common import judged, load, parser, pyplot, save
 from streaming_methods import (
     Report,
     Rows,
-    alone,
     draw_curves,
     fit_peer,
     measured,
@@ -65,11 +64,11 @@ def run(report, part, rows, folder, subset, quick):
     sizes = [k for k in (1000, 5000, 20_000) if k < len(rows.X)] + [len(rows.X)]
     paper_part(report, part, place, min(subset, len(rows.X)), sizes, quick)
     everything = f"{part}, all rows"
-    report.add(everything, "Blockwise, gaussian", alone(fit_gaussian, place))
+    report.fit(everything, "Blockwise, gaussian", fit_gaussian, place)
     for name in ("triply", "Blockwise", "Blockwise, laplacian"):
         report.record[everything][name] = report.record[f"{part}, rows"][f"{name}, {len(rows.X)}"]
     for name in peers("classification", 1.0):
-        report.add(everything, name, alone(fit_peer, place, name, "classification"))
+        report.fit(everything, name, fit_peer, place, name, "classification")
     table(report.record[everything], f"MNIST, {part}, {len(rows.X)} rows, 100 components")
 
 

@@ -21,7 +21,9 @@ from streaming_methods import (
     Rows,
     alone,
     brief,
+    draw_scores,
     fit_peer,
+    here,
     in_one_pass,
     measured,
     ours,
@@ -96,15 +98,15 @@ def flights_part(report, args, n, folder):
     part, rows = "flights", flights(args.data, n)
     place = rows.save(f"{folder}/flights")
     for name in ("Blockwise, laplacian", "Blockwise, one pass"):
-        r = report.add(part, name, alone(fit_ours, place, name, "classification", "auc"))
+        r = report.fit(part, name, fit_ours, place, name, "classification", "auc")
         r["rows_per_cpu_s"] = r["rows"] / r["cpu_s"] if "rows" in r else np.nan
     for name in peers("classification", 1.0):
         if name != "Nystroem 500 + Ridge":
-            r = report.add(part, name, alone(fit_peer, place, name, "classification", "auc"))
+            r = report.fit(part, name, fit_peer, place, name, "classification", "auc")
             r["rows_per_cpu_s"] = r["rows"] / r["cpu_s"] if "rows" in r else np.nan
     for k in (len(rows.X) // 6, len(rows.X)):
         files = write_parquet(rows, f"{folder}/parquet{k}", k)
-        report.add("flights, Parquet", str(k), alone(fit_files, place, str(files), k))
+        report.fit("flights, Parquet", str(k), fit_files, place, str(files), k)
     results = report.record[part]
     table(results, f"flights, {len(rows.X)} training rows: AUC")
     best = max(
@@ -132,19 +134,19 @@ def flights_part(report, args, n, folder):
 
 def california_part(report, args, folder):
     """Run all methods on five splits, and return verdicts."""
-    part, seeds = "california", 1 if args.quick else 5
+    part, seeds = "california", 1 if args.quick else args.seeds
     names = ["Blockwise, laplacian", "Blockwise, gaussian", "Blockwise, one pass"]
     names += list(peers("regression", 1.0))
     for name in names:
-        runs = []
+        runs, run = [], here if args.quick else alone
         for seed in range(seeds):
             place = california(args.data, seed, 3000 if args.quick else None).save(
                 f"{folder}/california{seed}"
             )
             if name.startswith("Blockwise"):
-                runs.append(alone(fit_ours, place, name, "regression", "score"))
+                runs.append(run(fit_ours, place, name, "regression", "score"))
             else:
-                runs.append(alone(fit_peer, place, name, "regression"))
+                runs.append(run(fit_peer, place, name, "regression"))
         good = [r for r in runs if "score" in r]
         if not good:
             report.add(part, name, runs[0])
@@ -176,20 +178,11 @@ def figure(record, out):
         1, len(shown), figsize=(5.8 * len(shown), 4.2), layout="constrained", squeeze=False
     )
     for ax, (part, label) in zip(axes[0], shown, strict=True):
-        for name, r in record[part].items():
-            if "score" in r:
-                own = name.startswith("Blockwise")
-                ax.plot(
-                    r["cpu_s"], r["score"], "o" if own else "s", ms=7, color="#c1121f" if own else "#555555"
-                )
-                ax.annotate(name, (r["cpu_s"], r["score"]), (7, -3), textcoords="offset points", fontsize=8)
-        ax.set_xscale("log")
-        ax.margins(x=0.3, y=0.12)
-        ax.set_xlabel("CPU seconds to fit")
+        own = [name for name in record[part] if name.startswith("Blockwise")]
+        draw_scores(ax, record[part], own)
         ax.set_ylabel(f"test {label}")
         any_row = next(r for r in record[part].values() if "rows" in r)
         ax.set_title(f"{part}, {any_row['rows']:,.0f} training rows", fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
     return save(fig, out)
 
 
@@ -197,6 +190,7 @@ def main():
     """Run both tables."""
     p = parser(__doc__.splitlines()[0])
     p.add_argument("--rows", type=int, default=500_000, help="flights, of 3,000,000")
+    p.add_argument("--seeds", type=int, default=5, help="splits of california")
     p.add_argument("--part", choices=["flights", "california", "both"], default="both")
     args = p.parse_args()
     n = min(args.rows, 30_000) if args.quick else args.rows
