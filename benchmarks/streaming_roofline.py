@@ -27,7 +27,7 @@ from manykernels import MKLClassifier
 from manykernels._threads import one_blas_thread
 from manykernels.kernels import RBF, Laplacian
 from manykernels.solvers import Blockwise, TriplyStochastic
-from streaming_methods import Report, alone, warm_up
+from streaming_methods import Report, warm_up
 
 D, FEATURES, BLOCK, CLASSES, SWEEPS = 54, 4096, 512, 7, 3
 GRIDS = 256
@@ -268,14 +268,14 @@ def main():
     p = parser(__doc__.splitlines()[0])
     p.add_argument("--rows", type=int, default=100_000)
     args = p.parse_args()
-    n = 20_000 if args.quick else args.rows
+    n = 8000 if args.quick else args.rows
     report = Report(args, benchmark="streaming_roofline", rows=n)
-    report.add("fourier", "all", alone(fourier, n))
-    report.add("binning", "all", alone(binning, n))
+    report.fit("fourier", "all", fourier, n)
+    report.fit("binning", "all", binning, n)
     sizes = [n // 8, n // 4, n // 2, n, *([] if args.quick else [2 * n])]
     for name in ("binning", "Fourier", "TriplyStochastic"):
-        report.add("growth", name, alone(growth, name, sizes))
-        report.add("threads", name, alone(threads, name, n, 1 if args.quick else 3))
+        report.fit("growth", name, growth, name, sizes)
+        report.fit("threads", name, threads, name, n, 1 if args.quick else 3)
     verdicts = {k: judged(v, args.quick) for k, v in verdicts_of(report.record).items()}
     report.finish(verdicts, figure)
 
