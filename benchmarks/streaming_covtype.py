@@ -96,21 +96,23 @@ def figure(record, out):
     plt = pyplot()
     if plt is None:
         return None
-    fig, axes = plt.subplots(1, 3, figsize=(14, 4.4), layout="constrained", width_ratios=(1.25, 1, 1))
     results = record.get("seven classes", {})
-    draw_scores(axes[0], results, OURS, lambda name: f"{name}, {results[name]['fit_mib'] / 1000:.1f} GB")
-    axes[0].set_ylabel("accuracy")
-    axes[0].set_title("seven classes, with memory above the data; red: manykernels", fontsize=10)
-    draw_curves(axes[1], record.get("two classes, curves", {}), "cpu_s")
-    axes[1].set_title(f"two classes, five kernels, {record['subset']:,} rows", fontsize=10)
-    axes[1].set_xlabel("CPU seconds to fit")
-    axes[1].set_ylabel("test error (%)")
-    draw_curves(axes[2], record.get("two classes, rows", {}), "rows")
-    axes[2].set_title("two classes: error against rows", fontsize=10)
-    axes[2].set_xlabel("training rows")
-    for ax in axes[1:]:
-        if ax.lines:
-            ax.legend(fontsize=7.5, frameon=False)
+    curves = [k for k in ("two classes, curves", "two classes, rows") if k in record]
+    count = bool(results) + len(curves)
+    fig, axes = plt.subplots(1, count, figsize=(5.6 * count, 4.4), layout="constrained", squeeze=False)
+    axes = list(axes[0])
+    if results:
+        ax = axes.pop(0)
+        draw_scores(ax, results, OURS, lambda name: f"{name}, {results[name]['fit_mib'] / 1000:.1f} GB")
+        ax.set_ylabel("accuracy")
+        ax.set_title("seven classes, with memory above the data; red: manykernels", fontsize=10)
+    titles = (f"two classes, five kernels, {record['subset']:,} rows", "two classes: error against rows")
+    for ax, part, title, x in zip(axes, curves, titles, ("cpu_s", "rows"), strict=False):
+        draw_curves(ax, record[part], x)
+        ax.set_title(title, fontsize=10)
+        ax.set_xlabel("CPU seconds to fit" if x == "cpu_s" else "training rows")
+        ax.set_ylabel("test error (%)")
+        ax.legend(fontsize=7.5, frameon=False)
     return save(fig, out)
 
 

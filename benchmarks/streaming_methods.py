@@ -391,6 +391,10 @@ def draw_curves(ax, curves: dict, x: str) -> None:
             ax.plot(xs, ys, "o-", ms=4, lw=1.5, color=COLORS[name], label=name)
     ax.set_xscale("log")
     ax.set_yscale("log")
+    for part in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+        part(lambda value, _: f"{value:.3g}")  # 20, not 2 × 10¹
+    ax.tick_params(axis="y", which="minor", labelsize=7)
+    ax.xaxis.set_minor_formatter(lambda value, _: "")
     ax.spines[["top", "right"]].set_visible(False)
 
 
