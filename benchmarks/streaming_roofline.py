@@ -225,7 +225,7 @@ def verdicts_of(record) -> dict[str, str]:
     out["binning <= 0.15 µs per row and grid"] = said(
         ", ".join(f"{k} {v:.3f}" for k, v in bins.items()), max(worst, bins["fit, per sweep"]) <= 0.15
     )
-    for name, r in record["threads"].items():
+    for name, r in record["speed-up"].items():
         out[f"{name}: two threads >= 1.7 x"] = said(
             f"{r['speed_up']:.2f} x at a load of {r['load']:.1f}", r["speed_up"] >= 1.7
         )
@@ -275,7 +275,7 @@ def main():
     sizes = [n // 8, n // 4, n // 2, n, *([] if args.quick else [2 * n])]
     for name in ("binning", "Fourier", "TriplyStochastic"):
         report.fit("growth", name, growth, name, sizes)
-        report.fit("threads", name, threads, name, n, 1 if args.quick else 3)
+        report.fit("speed-up", name, threads, name, n, 1 if args.quick else 3)
     verdicts = {k: judged(v, args.quick) for k, v in verdicts_of(report.record).items()}
     report.finish(verdicts, figure)
 
