@@ -64,8 +64,13 @@ fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, (seconds, accuracy) in results.items():
     own = name.startswith("Blockwise")
     ax.plot(seconds, accuracy, "o" if own else "s", ms=8, color="#c1121f" if own else "#555555")
-    below = -14 if name.startswith("Nystroem") else -3
-    ax.annotate(name, (seconds, accuracy), xytext=(9, below), textcoords="offset points", fontsize=9)
+    left = name.startswith("Nystroem")
+    place = {
+        "xytext": (-9 if left else 9, -3),
+        "textcoords": "offset points",
+        "ha": "right" if left else "left",
+    }
+    ax.annotate(name, (seconds, accuracy), **place, fontsize=9)
 ax.axhline(0.975, color="#888888", lw=1, ls="--")
 ax.set_xscale("log")
 ax.set_xlim(0.8 * min(results.values())[0], 3 * max(results.values())[0])
