@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
-SHARED = {"common.py", "mkl_methods.py", "run_all.py"}
+SHARED = {"common.py", "mkl_methods.py", "run_all.py", "streaming_methods.py"}
 
 if __name__ == "__main__":
     failed = []

@@ -1,0 +1,426 @@
+"""What the benchmarks of many rows share: one process for every fit, peers, and the protocol of paper 002.
+
+Every fit runs in a process of its own, which reads its rows from a folder of .npy files: CPU seconds and peak memory
+are then the method's, not its predecessors'. Only quick runs stay in one process. Compiled loops are warmed up on a few
+rows before the clock starts. Threads are those of the environment (``OMP_NUM_THREADS``), for the peers too.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import pathlib
+import sys
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.linear_model import Ridge, RidgeClassifier, SGDClassifier, SGDRegressor
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+
+from common import Clock, finish, peak_mib
+from manykernels import MKLClassifier, MKLRegressor
+from manykernels.kernels import RBF
+from manykernels.solvers import Blockwise, LpNorm, Obscure, TriplyStochastic, Ufo
+
+#: The paper's λ, and rows times epochs that stochastic methods may see.
+LAM, VISITS = 1e-5, 1_200_000
+COLORS = {
+    "Blockwise": "#2a6f97",
+    "Blockwise, laplacian": "#c1121f",
+    "triply": "#e09f3e",
+    "doubly": "#6a994e",
+    "Obscure": "#6d597a",
+    "Ufo": "#b08ea2",
+    "LpNorm": "#333333",
+}
+
+
+# -- one process for every fit -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Training and test rows, in memory or in a folder of .npy files."""
+
+    X: np.ndarray
+    y: np.ndarray
+    Xt: np.ndarray
+    yt: np.ndarray
+
+    def save(self, folder) -> pathlib.Path:
+        """Write the arrays and return the folder."""
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("X", "y", "Xt", "yt"):
+            np.save(folder / f"{name}.npy", getattr(self, name))
+        return folder
+
+    @classmethod
+    def load(cls, folder, n=None) -> Rows:
+        """Return the rows, the first `n` of the training part."""
+        X, y, Xt, yt = (np.load(pathlib.Path(folder) / f"{k}.npy") for k in ("X", "y", "Xt", "yt"))
+        return cls(X[:n], y[:n], Xt, yt)
+
+
+def _memory(field: str) -> float:
+    """Return VmRSS or VmHWM in MiB; the peak of the process where /proc is missing."""
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) / 1024 for line in status if line.startswith(field))
+    except (OSError, StopIteration):
+        return peak_mib()
+
+
+def _forget_peak() -> None:
+    """Start the peak anew from what is resident now, where the system can do that."""
+    try:
+        with open("/proc/self/clear_refs", "w") as control:
+            control.write("5")
+    except OSError:
+        pass
+
+
+def score_of(model, X, y, metric: str) -> float:
+    """Return accuracy, AUC or R²."""
+    if metric == "auc":
+        scores = (
+            model.decision_function(X)
+            if hasattr(model, "decision_function")
+            else model.predict_proba(X)[:, 1]
+        )
+        return float(roc_auc_score(y, scores))
+    return float(model.score(X, y))
+
+
+def measured(fit, rows: Rows, metric="score") -> dict:
+    """Fit and score; seconds, memory of the process, and what the fit added to what was there before."""
+    _forget_peak()
+    before = _memory("VmRSS")
+    with Clock() as clock, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = fit(rows.X, rows.y)
+    peak = _memory("VmHWM")
+    with Clock() as guess:
+        value = score_of(model, rows.Xt, rows.yt, metric)
+    record = {
+        "score": value,
+        "cpu_s": clock.cpu,
+        "wall_s": clock.wall,
+        "score_cpu_s": guess.cpu,
+        "peak_mib": peak,
+        "fit_mib": peak - before,
+        "rows": len(rows.X),
+    }
+    if getattr(model, "C_", None) is not None:
+        record["C"] = float(model.C_)
+    own = [
+        str(w.message) for w in caught if "manykernels" in str(w.filename) or "mean loss" in str(w.message)
+    ]
+    return {**record, "warnings": own[:3]} if own else record
+
+
+def alone(func, *args) -> dict:
+    """Run ``func(*args)`` in a fresh process; a failure is a record, too."""
+    try:
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            return pool.submit(func, *args).result()
+    except Exception as error:  # also a process that was killed for its memory
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
+def here(func, *args) -> dict:
+    """Run ``func(*args)`` in this process: memory is then not the method's alone."""
+    try:
+        return func(*args)
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
+class Report:
+    """Records as they come, written after each, so that an interrupted run leaves what it has."""
+
+    def __init__(self, args, **fields):
+        self.out = args.out
+        self.record = {**fields, "quick": args.quick, "threads": os.environ.get("OMP_NUM_THREADS", "all")}
+
+    def fit(self, part: str, name: str, func, *args) -> dict:
+        """Keep what ``func(*args)`` returns, from a process of its own; quick runs stay in this one."""
+        return self.add(part, name, here(func, *args) if self.record["quick"] else alone(func, *args))
+
+    def add(self, part: str, name: str, value) -> dict:
+        """Keep a record under part and name, say so on the standard error, and return it."""
+        self.record.setdefault(part, {})[name] = value
+        sys.stderr.write(f"{part} | {name} | {brief(value)}\n")
+        if self.out is not None:
+            import json
+
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            self.out.write_text(json.dumps(self.record, indent=2, default=float) + "\n")
+        return value
+
+    def finish(self, verdicts: dict[str, str], figure=None) -> None:
+        """Print everything."""
+        self.record["verdicts"] = verdicts
+        if figure is not None and self.out is not None:
+            self.record["figure"] = figure(self.record, self.out)
+        finish(self.record, self.out)
+        for claim, verdict in verdicts.items():
+            sys.stderr.write(f"{claim}: {verdict}\n")
+
+
+def brief(record) -> str:
+    """Return the numbers of a record on one line."""
+    if not isinstance(record, dict):
+        return str(record)
+    if "failed" in record:
+        return f"failed: {record['failed']}"
+    if "score" not in record:
+        return ", ".join(f"{k} {v:.4g}" for k, v in record.items() if isinstance(v, int | float))
+    return (
+        f"{record['score']:.4f}  {record['cpu_s']:7.1f} CPU s  {record['wall_s']:7.1f} s  "
+        f"+{record['fit_mib']:5.0f} MiB  {record['rows']} rows"
+    )
+
+
+def table(part: dict, title: str) -> None:
+    """Write a table of records to the standard error, best first."""
+    sys.stderr.write(f"\n{title}\n")
+    good = [(name, r) for name, r in part.items() if "score" in r]
+    for name, r in sorted(good, key=lambda item: -item[1]["score"]):
+        sys.stderr.write(f"  {name:34s} {brief(r)}\n")
+
+
+# -- methods -----------------------------------------------------------------------------------------------
+
+
+def median_distance(X, columns=slice(None), rows=1000) -> float:
+    """Return the median distance of pairs of some rows."""
+    some = X[np.random.default_rng(0).choice(len(X), min(rows, len(X)), replace=False)][:, columns].astype(
+        float
+    )
+    squares = np.square(some).sum(1)
+    distances = squares[:, None] + squares[None] - 2 * some @ some.T
+    return float(np.sqrt(np.median(np.maximum(distances[np.triu_indices(len(some), 1)], 0))))
+
+
+def peers(kind: str, median: float) -> dict:
+    """Return the peers by name: estimators at their defaults, as far as they have any."""
+    classify = kind == "classification"
+    sampler = RBFSampler(gamma=2 / median**2, n_components=2048, random_state=0)
+    sgd = (SGDClassifier if classify else SGDRegressor)(max_iter=5, tol=None, random_state=0)
+    nystroem = Nystroem(gamma=2 / median**2, n_components=500, random_state=0)
+    ridge = RidgeClassifier() if classify else Ridge()
+    boosting = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
+    out = {
+        "RBFSampler 2048 + SGD": make_pipeline(sampler, sgd),
+        "Nystroem 500 + Ridge": make_pipeline(nystroem, ridge),
+        "HistGradientBoosting": boosting(random_state=0),
+    }
+    try:
+        import lightgbm
+    except ImportError:
+        return out
+    threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or None
+    light = lightgbm.LGBMClassifier if classify else lightgbm.LGBMRegressor
+    return {**out, "LightGBM": light(random_state=0, verbose=-1, n_jobs=threads)}
+
+
+def fit_peer(folder, name, kind, metric="score", n=None) -> dict:
+    """Measure a peer, in the process it is called in."""
+    warnings.filterwarnings("ignore", message="X does not have valid feature names")
+    rows = Rows.load(folder, n)
+    return measured(peers(kind, median_distance(rows.X))[name].fit, rows, metric)
+
+
+def in_one_pass(model, classes=None, batches=60):
+    """Return a function that fits by ``partial_fit``, batch after batch."""
+
+    def fit(X, y):
+        for part in np.array_split(np.arange(len(X)), min(batches, max(1, len(X) // 500))):
+            if classes is None:
+                model.partial_fit(X[part], y[part])
+            else:
+                model.partial_fit(X[part], y[part], classes=classes)
+        return model
+
+    return fit
+
+
+def warm_up(model, X, y, rows=2000) -> None:
+    """Compile what a fit needs, on a few rows."""
+    from sklearn.base import clone
+
+    pick = np.random.default_rng(0).permutation(len(X))[:rows]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clone(model).fit(X[pick], y[pick])
+
+
+def ours(kind: str, kernels="laplacian", **solver):
+    """Return Blockwise with learned bandwidths."""
+    estimator = MKLClassifier if kind == "classification" else MKLRegressor
+    return estimator(kernels, solver=Blockwise(random_state=0, **solver))
+
+
+# -- the protocol of paper 002 -----------------------------------------------------------------------------
+
+
+def reduced(rows: Rows, dimensions: int) -> Rows:
+    """Return rows of principal components, fitted on the training part."""
+    some = rows.X[np.random.default_rng(0).permutation(len(rows.X))[:50_000]]
+    pca = PCA(dimensions, random_state=0).fit(some)
+    return Rows(
+        pca.transform(rows.X).astype(np.float32), rows.y, pca.transform(rows.Xt).astype(np.float32), rows.yt
+    )
+
+
+def five_kernels(X) -> dict:
+    """Return an RBF kernel on all columns and one on each quarter, each as wide as the median distance."""
+    quarters = np.array_split(np.arange(X.shape[1]), 4)
+    out = {"all": RBF(median_distance(X))}
+    for k, columns in enumerate(quarters):
+        out[f"quarter {k + 1}"] = RBF(median_distance(X, columns), columns=columns)
+    return out
+
+
+def paper_model(name: str, X, n_classes: int, budget: int | None):
+    """Return a method of the paper's section 6, at its λ and p; `budget` is epochs or sweeps."""
+    kernels, C = five_kernels(X), 1 / (LAM * len(X))
+    p = 2 * math.log(5) / (2 * math.log(5) - 1)
+    epochs = budget or max(2, min(20, VISITS // len(X)))
+    hinge = "hinge" if n_classes == 2 else "softmax"
+    if name == "triply":
+        return MKLClassifier(
+            kernels, solver=TriplyStochastic(p, epochs=epochs, random_state=0), loss=hinge, C=C
+        )
+    if name == "doubly":
+        plain = TriplyStochastic(epochs=epochs, learn_weights=False, kernels_per_step="all", random_state=0)
+        return MKLClassifier(kernels, solver=plain, loss=hinge, C=C)
+    if name == "Blockwise":
+        return MKLClassifier(kernels, solver=Blockwise(p=p, sweeps=budget or 3, random_state=0), C=C)
+    if name == "Blockwise, laplacian":
+        return MKLClassifier("laplacian", solver=Blockwise(sweeps=budget or 3, random_state=0))
+    batch = {
+        "Obscure": Obscure(p, epochs=budget or 10, random_state=0),
+        "Ufo": Ufo(epochs=budget or 10, random_state=0),
+        "LpNorm": LpNorm(p, tol=1e-2, max_iter=budget or 20),
+    }
+    return MKLClassifier(kernels, solver=batch[name], C=C)
+
+
+def fit_paper(folder, name, n, budget=None) -> dict:
+    """Measure a method of the paper on the first n rows."""
+    rows = Rows.load(folder, n)
+    model = paper_model(name, rows.X, len(np.unique(rows.y)), budget)
+    warm_up(model, rows.X, rows.y, 500)
+    record = measured(model.fit, rows)
+    if hasattr(model.combination_, "shares") and name not in ("Blockwise, laplacian",):
+        record["shares"] = [float(s) for s in model.combination_.shares()]
+    return {**record, "error": 1 - record["score"], "epochs": budget}
+
+
+#: Epochs, sweeps or iterations of the learning curves.
+BUDGETS = {
+    "triply": (1, 3, 10, 30),
+    "doubly": (1, 3, 10, 30),
+    "Blockwise": (1, 2, 4),
+    "Blockwise, laplacian": (1, 2, 4),
+    "Obscure": (1, 3, 10),
+    "Ufo": (1, 3, 10),
+    "LpNorm": (2, 20),
+}
+
+
+def paper_part(report: Report, part: str, folder, subset: int, sizes, quick: bool) -> None:
+    """Learning curves on `subset` rows (Fig. 1), then errors against the number of rows (Fig. 2)."""
+    for name, budgets in BUDGETS.items():
+        for budget in budgets[1:2] if quick else budgets:
+            report.fit(f"{part}, curves", f"{name}, {budget}", fit_paper, folder, name, subset, budget)
+    for n in sizes:
+        for name in ("triply", "doubly", "Blockwise", "Blockwise, laplacian"):
+            report.fit(f"{part}, rows", f"{name}, {n}", fit_paper, folder, name, n)
+
+
+def paper_verdicts(record: dict, part: str, paper: tuple[float, float], n: int) -> dict[str, str]:
+    """Return the paper's three observations with what was measured."""
+    by_rows = record.get(f"{part}, rows", {})
+    curves = record.get(f"{part}, curves", {})
+
+    def error(name, rows):
+        return by_rows.get(f"{name}, {rows}", {}).get("error", math.nan)
+
+    doubly, triply = error("doubly", n), error("triply", n)
+    sizes = sorted({int(k.rsplit(", ", 1)[1]) for k in by_rows})
+    last = {k: [v for c, v in curves.items() if c.rsplit(", ", 1)[0] == k and "error" in v] for k in BUDGETS}
+    ends = {k: (v[-1]["error"], v[-1]["cpu_s"]) for k, v in last.items() if v}
+    listed = ", ".join(f"{k} {e:.4f} in {s:.1f} CPU s" for k, (e, s) in ends.items())
+    batch = [ends[k] for k in ("Obscure", "Ufo", "LpNorm") if k in ends]
+    first = "not measured"
+    if batch and "triply" in ends:
+        lowest, quickest = min(e for e, _ in batch), min(s for _, s in batch)
+        lower, faster = ends["triply"][0] <= lowest, ends["triply"][1] <= quickest
+        quality, speed = "no worse" if lower else "worse", "no slower" if faster else "slower"
+        first = f"triply {quality} and {speed} than the batch solvers"
+    grows = [error("triply", k) for k in sizes]
+    return {
+        f"{part}: 1, triply against batch solvers on the same rows": f"{first}: {listed}",
+        f"{part}: 2, triply better than doubly": (
+            f"error {triply:.4f} against {doubly:.4f} on {n} rows (paper: {paper[1]} against {paper[0]}): "
+            f"{'confirmed' if triply < doubly else 'not confirmed'}"
+        ),
+        f"{part}: 3, more rows help triply": (
+            ", ".join(f"{k} rows {e:.4f}" for k, e in zip(sizes, grows, strict=True))
+            + f": {'confirmed' if len(grows) > 1 and grows[-1] < grows[0] else 'not confirmed'}"
+        ),
+    }
+
+
+def draw_curves(ax, curves: dict, x: str) -> None:
+    """Draw test errors against CPU seconds or against rows, one line per method."""
+    for name in BUDGETS:
+        points = [v for k, v in curves.items() if k.rsplit(", ", 1)[0] == name and "error" in v]
+        if points:
+            xs, ys = [v[x] for v in points], [100 * v["error"] for v in points]
+            ax.plot(xs, ys, "o-", ms=4, lw=1.5, color=COLORS[name], label=name)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for part in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+        part(lambda value, _: f"{value:.3g}")  # 20, not 2 × 10¹
+    ax.tick_params(axis="y", which="minor", labelsize=7)
+    ax.xaxis.set_minor_formatter(lambda value, _: "")
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def draw_scores(ax, results: dict, own, text=str) -> None:
+    """Draw scores against CPU seconds, labelled by ``text(name)``; labels keep apart, those of `own` are red."""
+    good = sorted(
+        ((r["score"], r["cpu_s"], name) for name, r in results.items() if "score" in r), reverse=True
+    )
+    if not good:
+        return
+    scores = [score for score, _, _ in good]
+    gap, place = 0.07 * max(scores[0] - scores[-1], 1e-3), np.inf
+    for score, seconds, name in good:
+        place = min(score, place - gap)
+        color, marker = ("#c1121f", "o") if name in own else ("#555555", "s")
+        ax.plot(seconds, score, marker, ms=7, color=color)
+        ax.annotate(
+            text(name),
+            (seconds, score),
+            (seconds * 1.25, place),
+            va="center",
+            fontsize=8,
+            arrowprops={"arrowstyle": "-", "color": "#bbbbbb", "lw": 0.7},
+        )
+    ax.set_xscale("log")
+    times = [seconds for _, seconds, _ in good]
+    ax.set_xlim(min(times) / 1.4, max(times) * 6)
+    ax.set_xlabel("CPU seconds to fit")
+    ax.spines[["top", "right"]].set_visible(False)
