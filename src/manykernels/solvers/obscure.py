@@ -214,7 +214,7 @@ class Obscure(_Stochastic):
         stage="both",
         eta="auto",
         online_epochs=10,
-        epochs=200,
+        epochs=120,
         tol=1e-4,
         radius="auto",
         average=True,
