@@ -59,6 +59,7 @@ COLORS = {
     "GCD-2s (1D)": BLUES[0],
     "GCD-2s (1D), refit": BLUES[1],
     "GCD-2s (1D), coarse": "#3fa7c4",
+    "GCD-2s (1D), no own pairs": "#5e548e",
     "GCD-2s (1D), Euclidean": BLUES[2],
     "GCD-2s (nD)": "#6a3d9a",
     "GCD-2s (nD, NoReg)": "#b39bc8",
@@ -119,6 +120,7 @@ def continuous(ard: bool, *, steps: int = 50, shrinkage=(), extras=True) -> list
     if extras and not ard:
         found.append(Method("GCD-2s (1D), refit", family, GreedyAlignment()))
         found.append(Method("GCD-2s (1D), coarse", family, GreedyAlignment(corrective=False, tol=1e-2)))
+        found.append(Method("GCD-2s (1D), no own pairs", family, GreedyAlignment(own_pairs=False)))
         found.append(Method("GCD-2s (1D), Euclidean", family, GreedyAlignment("euclidean", corrective=False)))
     found.append(Method(f"CKL ({dim})", family, Greedy(steps, corrective=False, max_iter=steps)))
     if extras:

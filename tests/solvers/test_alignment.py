@@ -6,6 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import nnls
 
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Finite, Gaussians, Precomputed, Products, bank
@@ -165,6 +166,43 @@ def test_independent_weights_are_the_kernels_own_alignments():
     assert theta[-1] == 0
 
 
+def without_own_pairs(K, s):
+    """The kernel on repeated rows less its mean diagonal there, centred: rows in full, no weights."""
+    s = s.astype(int)
+    K = np.repeat(np.repeat(K, s, axis=0), s, axis=1)
+    return centred(K - np.mean(np.diag(K)) * np.eye(len(K)), np.ones(len(K)))
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_without_own_pairs_it_reaches_the_optimum_on_kernels_less_their_diagonals(weights):
+    X, Y = data(50)
+    s = np.random.default_rng(0).integers(0, 4, 50).astype(float) if weights else np.ones(50)
+    kernels = [*(RBF(v) for v in (0.3, 1.0, 3.0, 10.0)), Linear(), Polynomial(2)]
+    pb = problem(X, Y, Finite(kernels), s)
+    grams = [pb.family.gram(X, X, [z], np.ones(1)) for z in pb.family.members()]
+    Z = np.stack([without_own_pairs(K, s).ravel() for K in grams], axis=1)
+    Yr = np.repeat(Y, s.astype(int), axis=0)
+    target = centred(Yr @ Yr.T, np.ones(len(Yr))).ravel()
+    best, _ = nnls(Z, target)
+    found = Alignment(own_pairs=False).learn(pb)
+    assert np.count_nonzero(best) > 1
+    # Both are exact methods; the directions agree to rounding, amplified by the condition of Z.
+    assert_allclose(found.weights / found.weights.sum(), best / best.sum(), atol=1e-7)
+    alone = Alignment(independent=True, own_pairs=False).learn(pb)
+    own = target @ Z / np.linalg.norm(Z, axis=0)
+    theta = np.maximum(own, 0) / pb.scale.rho_sq(pb.family.members(), 1.0)
+    assert_allclose(alone.weights / alone.weights.sum(), theta / theta.sum(), atol=1e-10)
+
+
+def test_without_own_pairs_noise_still_gets_a_kernel():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        pb = problem(
+            rng.normal(size=(30, 8)), rng.normal(size=(30, 1)), Finite([RBF(0.5), RBF(2.0), RBF(8.0)])
+        )
+        assert Alignment(own_pairs=False).learn(pb).weights.max() > 0
+
+
 def test_it_beats_equal_weights_and_single_kernels():
     X, Y = data()
     pb = problem(X, Y, Finite(list(KERNELS)))
@@ -242,3 +280,5 @@ def test_more_kernels_than_pairs_can_be_held_are_refused():
 def test_a_wrong_parameter_is_refused():
     with pytest.raises(ValueError, match="independent of Alignment is 'yes'"):
         Alignment(independent="yes").check_params()
+    with pytest.raises(ValueError, match="own_pairs of Alignment is 1; use True or False"):
+        Alignment(own_pairs=1).check_params()

@@ -150,11 +150,35 @@ def test_true_frequencies_are_found():
     assert len(found) <= 4
 
 
-def test_noise_still_gets_a_kernel():
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_without_own_pairs_both_objectives_end_at_the_best_of_a_fine_grid(objective):
+    X, Y = moons()
+    grid = Finite([RBF(s) for s in np.geomspace(0.05, 20, 200)])
+    best = Alignment(own_pairs=False).learn(problem(X, Y, grid)).gram(X)
+    solver = GreedyAlignment(objective, own_pairs=False, tol=0.0, max_kernels=60)
+    found = solver.learn(problem(X, Y, Gaussians((0.05, 20.0)))).gram(X)
+    reached = [alignment(K - np.mean(np.diag(K)) * np.eye(len(K)), Y) for K in (found, best)]
+    assert (np.diff(solver.alignments_) >= 0).all()
+    assert solver.alignments_[-1] == pytest.approx(reached[0], rel=1e-6)
+    # Sixty steps of a first order method, then a refit; the grid is the optimum to its pitch of 3 %.
+    assert reached[0] == pytest.approx(reached[1], abs=2e-3)
+
+
+def test_without_own_pairs_kernels_are_narrower():
     rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 20))
+    Y = np.sign(X[:, :1] + 0.5 * rng.normal(size=(150, 1)))
+    wide, narrow = (GreedyAlignment(own_pairs=own).learn(problem(X, Y, Gaussians())) for own in (True, False))
+    assert np.average(narrow.members, weights=narrow.weights) < 0.7 * np.average(
+        wide.members, weights=wide.weights
+    )
+
+
+@pytest.mark.parametrize("own_pairs", [False, True])
+def test_noise_still_gets_a_kernel(own_pairs):
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        combination = GreedyAlignment().learn(
+        combination = GreedyAlignment(own_pairs=own_pairs).learn(
             problem(rng.normal(size=(20, 10)), rng.normal(size=(20, 1)), Gaussians())
         )
         assert len(combination) >= 1
@@ -180,13 +204,14 @@ def test_shrinkage_pulls_bandwidths_together():
     assert spread[1] < 0.05 < spread[0]
 
 
+@pytest.mark.parametrize("own_pairs", [False, True])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("family", [Gaussians(), Gaussians((0.1, 5.0), ard=True), Dirichlets((0, 3))])
-def test_a_weight_equals_a_repetition(objective, family):
+def test_a_weight_equals_a_repetition(objective, family, own_pairs):
     X, Y = moons(60)
     X = X[:, :1] if isinstance(family, Dirichlets) else X
     s = np.random.default_rng(1).integers(0, 4, 60)
-    solver = GreedyAlignment(objective, max_kernels=3, tol=1e-4)
+    solver = GreedyAlignment(objective, max_kernels=3, tol=1e-4, own_pairs=own_pairs)
     weighted = solver.learn(problem(X, Y, family, s.astype(float)))
     repeated = solver.learn(problem(np.repeat(X, s, axis=0), np.repeat(Y, s, axis=0), family))
     # The search ends within its tolerance of the same place.
@@ -242,6 +267,7 @@ def test_a_model_goes_to_a_file_and_back(tmp_path):
         ({"max_kernels": 0}, "max_kernels of GreedyAlignment is 0; it must be a whole number"),
         ({"tol": -1.0}, "tol of GreedyAlignment is -1.0; it must be a number of at least 0"),
         ({"eta_max": np.inf}, "eta_max of GreedyAlignment is inf"),
+        ({"own_pairs": None}, "own_pairs of GreedyAlignment is None; use True or False"),
         ({"shrinkage": "much"}, "shrinkage of GreedyAlignment is 'much'"),
     ],
 )

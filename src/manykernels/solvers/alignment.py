@@ -31,6 +31,9 @@ class Alignment(TwoStageSolver):
     ----------
     independent : bool
         Whether to weigh each scaled kernel by its own alignment instead, O(m n²).
+    own_pairs : bool
+        Whether a row's similarity to itself counts. False takes the mean diagonal off every kernel, K_i - d_i I,
+        which favours narrower kernels.
 
     Notes
     -----
@@ -47,11 +50,13 @@ class Alignment(TwoStageSolver):
 
     requires = (Enumerable,)
 
-    def __init__(self, independent=False):
+    def __init__(self, independent=False, *, own_pairs=True):
         self.independent = independent
+        self.own_pairs = own_pairs
 
     def check_params(self):
-        """Check `independent`."""
+        """Check what is true or false."""
+        check_own_pairs(self)
         if not isinstance(self.independent, bool | np.bool_):
             raise ValueError(f"independent of Alignment is {self.independent!r}; use True or False.")
 
@@ -66,34 +71,65 @@ class Alignment(TwoStageSolver):
             )
         members = family.members()
         rho_sq = problem.scale.rho_sq(members, 1.0)
-        theta = own_alignments(problem, members) if self.independent else weigh(problem, members, rho_sq)[0]
+        if self.independent:
+            theta = own_alignments(problem, members, self.own_pairs)
+        else:
+            theta = weigh(problem, members, rho_sq, self.own_pairs)[0]
         return scaled_combination(problem, family, members, np.where(rho_sq > 0, theta, 0.0), rho_sq)
 
 
-def weigh(problem: Problem, members: Sequence[Any], rho_sq: np.ndarray) -> tuple[np.ndarray, float]:
+def check_own_pairs(solver) -> None:
+    """Check `own_pairs` of a solver."""
+    if not isinstance(solver.own_pairs, bool | np.bool_):
+        raise ValueError(f"own_pairs of {type(solver).__name__} is {solver.own_pairs!r}; use True or False.")
+
+
+def weigh(
+    problem: Problem, members: Sequence[Any], rho_sq: np.ndarray, own_pairs: bool = True
+) -> tuple[np.ndarray, float]:
     """Return the best aligned θ of some members, on an arbitrary scale, and the alignment it reaches."""
-    M, b, norm = _products(problem, members, diagonal_only=False)
+    M, b, norm = _products(problem, members, own_pairs, diagonal_only=False)
     inverse = np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
     M, b = M * np.multiply.outer(inverse, inverse), b * inverse
     theta = nonnegative_weights(M, b)
+    if not own_pairs and not theta.any():  # all turn away from y, as on noise: the one that does so least
+        theta[np.argmax(_ratios(b, np.sqrt(np.diagonal(M))))] = 1.0
     length = float(np.sqrt(max(theta @ M @ theta, 0.0)))
     return theta, float(b @ theta) / (length * norm) if length > 0 else 0.0
 
 
-def own_alignments(problem: Problem, members: Sequence[Any]) -> np.ndarray:
-    """Return the centred alignment of every member with the targets; 0 for a constant one."""
-    squares, b, norm = _products(problem, members, diagonal_only=True)
-    norms = np.sqrt(squares) * norm
+def own_alignments(problem: Problem, members: Sequence[Any], own_pairs: bool = True) -> np.ndarray:
+    """Return the centred alignment of every member with the targets; 0 for a constant one, or a negative one."""
+    squares, b, norm = _products(problem, members, own_pairs, diagonal_only=True)
+    return np.maximum(_ratios(b, np.sqrt(squares) * norm), 0.0)
+
+
+def _ratios(b, norms):
     return np.divide(b, norms, out=np.zeros(len(b)), where=norms > 0)
 
 
-def _products(problem: Problem, members, *, diagonal_only):
+def _products(problem: Problem, members, own_pairs, *, diagonal_only):
+    """Return inner products of members with each other and with the targets, and the targets' norm."""
     assert problem.sample_weight is not None
     centring = Centring(problem.sample_weight)
     Y = aligned_targets(problem, centring)
     bank = problem.family.bank(problem.X, members)
     M, b = centred_products(bank, centring, Y, diagonal_only=diagonal_only)
+    if not own_pairs:
+        M, b = _without_identity(problem, members, centring, Y, M, b)
     return M, b, float(np.linalg.norm(Y.T @ Y))
+
+
+def _without_identity(problem: Problem, members, centring: Centring, Y, M, b):
+    """Return the inner products of K_i - d_i I, d_i the mean diagonal; <K̃, I> = tr K̃ and <I, I> = N - 1."""
+    family: Any = problem.family
+    own = family.mean_diag(problem.X, members, problem.sample_weight)
+    traces = centring.total * (own - family.forms(problem.X, centring.w[:, None], members))
+    identity = centring.total - 1
+    if M.ndim == 1:
+        return M + own * (own * identity - 2 * traces), b - own * np.square(Y).sum()
+    cross = np.multiply.outer(own, traces)
+    return M + np.multiply.outer(own, own) * identity - cross - cross.T, b - own * np.square(Y).sum()
 
 
 def aligned_targets(problem: Problem, centring: Centring) -> np.ndarray:

@@ -13,7 +13,7 @@ from .._blocks import row_blocks
 from ..combination import Combination
 from ..families.base import Direction, Maximisable
 from ..problem import Problem
-from .alignment import aligned_targets, scaled_combination, weigh
+from .alignment import aligned_targets, check_own_pairs, scaled_combination, weigh
 from .base import NothingAligned, TwoStageSolver, generator, logger
 from .centring import Centring
 
@@ -40,6 +40,9 @@ class GreedyAlignment(TwoStageSolver):
     corrective : bool
         Whether the weights of the kernels found are refitted at the end by non-negative least squares, as
         :class:`Alignment` does: the alignment never falls by it, and kernels without weight are dropped.
+    own_pairs : bool
+        Whether a row's similarity to itself counts. False takes the mean diagonal off every kernel, K_i - d_i I: wide
+        kernels, whose centred entries are small beside the diagonal, then lose, and narrower ones are found.
     shrinkage : float
         λ of eq. (6.2), for bandwidths per column: λ‖σ - mean(σ)‖² is subtracted from the inner product with the
         direction, which has unit Frobenius norm.
@@ -82,6 +85,7 @@ class GreedyAlignment(TwoStageSolver):
         tol=1e-3,
         eta_max=1.0,
         corrective=True,
+        own_pairs=True,
         shrinkage=0.0,
         random_state=None,
     ):
@@ -91,6 +95,7 @@ class GreedyAlignment(TwoStageSolver):
         self.tol = tol
         self.eta_max = eta_max
         self.corrective = corrective
+        self.own_pairs = own_pairs
         self.shrinkage = shrinkage
         self.random_state = random_state
 
@@ -104,6 +109,7 @@ class GreedyAlignment(TwoStageSolver):
             raise ValueError(
                 f"max_kernels of GreedyAlignment is {self.max_kernels!r}; it must be a whole number of at least 1."
             )
+        check_own_pairs(self)
         for name, positive in (("epsilon", True), ("eta_max", True), ("tol", False), ("shrinkage", False)):
             value = getattr(self, name)
             fine = isinstance(value, numbers.Real) and 0 <= float(value) < math.inf
@@ -137,7 +143,7 @@ class GreedyAlignment(TwoStageSolver):
         rho_sq = problem.scale.rho_sq(members, 1.0)
         self.alignments_ = steps.alignments
         if self.corrective and len(members) > 1:
-            theta, reached = weigh(problem, members, rho_sq)
+            theta, reached = weigh(problem, members, rho_sq, self.own_pairs)
             self.alignments_ = [*steps.alignments, max(reached, steps.alignments[-1])]
             keep = np.flatnonzero(theta > 0)
             members, theta, rho_sq = [members[i] for i in keep], theta[keep], rho_sq[keep]
@@ -164,6 +170,15 @@ class _Products:
     e: float  # <K', K'>
 
 
+@dataclass(frozen=True)
+class _Found:
+    """A member, its K̃ at unit scale, and the d of the identity that is taken off it, 0 where own pairs count."""
+
+    member: Any
+    K: np.ndarray
+    own: float
+
+
 class _Steps:
     """What the two algorithms share: the combination so far, K̃, and the search along a direction."""
 
@@ -177,21 +192,23 @@ class _Steps:
         options = {"shrinkage": solver.shrinkage} if solver.shrinkage else {}
         self.search = family.searcher(problem.X, problem.scale, **options)
         self.K = np.zeros((problem.n_rows, problem.n_rows))
-        self.a = self.c = self.trace = 0.0  # <K, K*>, <K, K>, tr K
+        self.trace = self.own = 0.0  # tr K, and d of the identity that is taken off it
+        self.a = self.c = 0.0  # <K - dI, K*>, <K - dI, K - dI>
         self.members: list[Any] = []
         self.theta: list[float] = []
         self.alignments: list[float] = []
 
     def find(self, alpha: float, ridge: float, rng):
-        """Return the best member along K* - α(K + ridge I), with its K̃ at unit scale.
+        """Return the best member along K* - α(K + ridge I), its K̃ at unit scale, and what is taken off that.
 
         None where nothing grows along it. I stands for the identity centred, I - uuᵀ.
         """
-        low = np.column_stack([self.Y, math.sqrt(alpha * ridge) * np.sqrt(self.centring.w)])
+        u = np.sqrt(self.centring.w)
+        left, right = np.column_stack([self.Y, alpha * ridge * u]), np.column_stack([self.Y, u])
         P = np.empty_like(self.K)
         for rows in row_blocks(len(P), len(P), 2**16):
             block = np.multiply(self.K[rows], -alpha, out=P[rows])
-            block += low[rows] @ low.T
+            block += left[rows] @ right.T
         P[np.diag_indices_from(P)] -= alpha * ridge
         norm = float(np.linalg.norm(P))
         if norm <= 1e-12 * self.norm:
@@ -200,7 +217,8 @@ class _Steps:
         P *= root[:, None]
         P *= root
         best = self.search.best(Direction(dense=P), rng=rng)
-        if not best.members or not best.values[0] > 0:
+        # Without own pairs the growth is this value less a constant: the step's length says whether there is any.
+        if not best.members or (self.solver.own_pairs and not best.values[0] > 0):
             return None
         member = best.members[0]
         rho_sq = self.problem.scale.rho_sq([member], 1.0)[0]
@@ -208,29 +226,40 @@ class _Steps:
             return None
         K = self.search.gram(member)
         K /= rho_sq
-        return member, self.centring.matrix(K)
+        own = 0.0 if self.solver.own_pairs else float(self.centring.w @ np.diagonal(K))
+        return _Found(member, self.centring.matrix(K), own)
 
-    def products(self, new: np.ndarray) -> _Products:
-        """Return the five inner products, O(n²)."""
-        b, d, e = np.vdot(self.Y, new @ self.Y), np.vdot(self.K, new), np.vdot(new, new)
+    def products(self, new: _Found) -> _Products:
+        """Return the five inner products, O(n²); over repetitions <K̃, I> = tr K̃ and <I, I> = N - 1."""
+        K = new.K
+        b, d, e = np.vdot(self.Y, K @ self.Y), np.vdot(self.K, K), np.vdot(K, K)
+        if new.own:
+            trace, identity = float(np.trace(K)), self.centring.total - 1
+            b -= new.own * np.square(self.Y).sum()
+            d += self.own * new.own * identity - self.own * trace - new.own * self.trace
+            e += new.own**2 * identity - 2 * new.own * trace
         return _Products(self.a, float(b), self.c, float(d), float(e))
 
-    def add(self, member, new: np.ndarray, q: _Products, eta: float, shrink: float = 1.0) -> None:
+    def add(self, found: _Found, q: _Products, eta: float, shrink: float = 1.0) -> None:
         """Replace K by shrink · K + η K', and its inner products with it."""
+        new = found.K
         if shrink != 1.0:
             self.K *= shrink
+        self.own = shrink * self.own + eta * found.own
         self.trace = shrink * self.trace + eta * float(np.trace(new))
         new *= eta
         self.K += new
         self.a = shrink * q.a + eta * q.b
         self.c = shrink**2 * q.c + 2 * shrink * eta * q.d + eta**2 * q.e
         self.theta = [shrink * v for v in self.theta] + [eta]
-        self.members.append(member)
+        self.members.append(found.member)
 
     def worth(self, alignment: float) -> bool:
         """Record a step's alignment; whether it brings enough."""
-        before = self.alignments[-1] if self.alignments else 0.0
-        if not alignment > before + (self.solver.tol if self.alignments else 0.0):
+        # Without own pairs the alignment of noise is negative, and the first kernel still the best there is.
+        first = 0.0 if self.solver.own_pairs else -math.inf
+        least = self.alignments[-1] + self.solver.tol if self.alignments else first
+        if not alignment > least:
             return False
         self.alignments.append(alignment)
         return True
@@ -242,26 +271,25 @@ class _Alignment7(_Steps):
     def step(self, rng) -> bool:
         """Take one step; False when it was not worth it."""
         eps = self.solver.epsilon
-        # At K + εI; over repetitions <K̃, I> = tr K̃ and <I, I> = N - 1.
+        # At K - dI + εI; over repetitions <K̃, I> = tr K̃ and <I, I> = N - 1.
         identity = max(self.centring.total - 1, 0.5 * self.centring.total)
         alpha = (self.a + eps * float(np.square(self.Y).sum())) / (
-            self.c + 2 * eps * self.trace + eps**2 * identity
+            self.c + 2 * eps * (self.trace - self.own * identity) + eps**2 * identity
         )
-        found = self.find(alpha, eps, rng)  # lines 9-11
+        found = self.find(alpha, eps - self.own, rng)  # lines 9-11
         if (
             found is None and not self.members
         ):  # y is noise, and εI the best there is: take the best for y alone
             found = self.find(0.0, 0.0, rng)
         if found is None:
             return False
-        member, new = found  # line 12
-        q = self.products(new)
+        q = self.products(found)  # line 12
         if q.e == 0:
             return False
         eta = best_step(q, self.solver.eta_max) if self.members else 1.0  # line 13
         if eta == 0 or not self.worth(alignment_at(q, eta) / self.norm):  # line 15
             return False
-        self.add(member, new, q, eta)  # line 14
+        self.add(found, q, eta)  # line 14
         return True
 
 
@@ -289,11 +317,10 @@ class _Euclidean8(_Steps):
 
     def step(self, rng) -> bool:
         """Take one step; False when it was not worth it."""
-        found = self.find(1.0, 0.0, rng)  # line 8; line 9 where there is none
+        found = self.find(1.0, -self.own, rng)  # line 8; line 9 where there is none
         if found is None:
             return False
-        member, new = found
-        q = self.products(new)
+        q = self.products(found)
         rest = q.b - q.d  # <K', K* - K>
         if q.e == 0 or rest <= 0:
             return False
@@ -309,7 +336,7 @@ class _Euclidean8(_Steps):
         moved = _Products(q.a * (1 - eta), q.b, q.c * (1 - eta) ** 2, q.d * (1 - eta), q.e)
         if not self.worth(alignment_at(moved, eta * self.beta) / self.norm):
             return False
-        self.add(member, new, q, eta * self.beta, shrink=1 - eta)  # line 11
+        self.add(found, q, eta * self.beta, shrink=1 - eta)  # line 11
         self._rescale()
         return True
 
@@ -317,5 +344,6 @@ class _Euclidean8(_Steps):
         """Scale K to its least distance from K*: then <K, K* - K> = 0."""
         factor = self.a / self.c
         self.K *= factor
-        self.a, self.c, self.trace = factor * self.a, factor**2 * self.c, factor * self.trace
+        self.a, self.c = factor * self.a, factor**2 * self.c
+        self.trace, self.own = factor * self.trace, factor * self.own
         self.theta = [v * factor for v in self.theta]
