@@ -35,7 +35,6 @@ from mkl_methods import (
     tidy,
     verdict,
 )
-from mnist_pairs import scale_at_one, scale_counts
 
 PAIRS = ["BR", "CG", "DO", "EF", "FP", "GQ", "HK", "IJ", "KX", "MN", "OQ", "UV"]
 SIZES = (300, 200, 1000)
@@ -72,7 +71,6 @@ def work(task, seed, s: Split, grid, steps) -> list[dict]:
     about = {"task": task, "seed": seed}
     records = [{**about, "method": m.name, **evaluate(m, s, grid, aligned=True)} for m in methods]
     records.append({**about, "method": "SVC, grid", **svc_grid(s, grid, aligned=True)})
-    records.append({**about, "method": "scale", **scale_at_one(s)})
     return records
 
 
@@ -190,8 +188,6 @@ def main():
             s = split_rows(X[rows], np.where(letters[rows] == a, 1.0, -1.0), sizes, rng)
             tasks.append((f"{a} and {b}", seed, s, grid, steps))
     records = run_tasks(work, tasks, args.jobs, args.minutes)
-    scale = [r for r in records if r["method"] == "scale"]
-    records = [r for r in records if r["method"] != "scale"]
     errors, aligned, seconds = (table_of(records, f) for f in ("error", "alignment", "seconds"))
     ranks = median_ranks(errors)
     print_table(errors, ranks)
@@ -205,7 +201,6 @@ def main():
         "verdict": lines,
         "median_ranks": ranks,
         "median_ranks_thesis_methods": median_ranks(errors, THESIS),
-        "scale_at_C1": scale_counts(scale),
         "results": summary(records),
     }
     plt = pyplot() if args.out is not None else None

@@ -5,9 +5,6 @@ protocol. The thesis gives finite methods 20 bandwidths evenly spaced in [500, 5
 spaced in log σ between the same ends ("[log]"). The thesis does not name its pairs in the text: these are eight of
 various difficulty.
 
-The scale question: at C = 1, without any choice on validation rows, is it better to bring the learned kernel to a mean
-diagonal of 1 as it is, or after centring? Reported in "scale_at_C1", over the same splits.
-
 python benchmarks/mnist_pairs.py --data DIR --out results/mnist_pairs.json
 """
 
@@ -16,9 +13,6 @@ from __future__ import annotations
 import numpy as np
 
 from common import finish, judged, load, parser, pyplot, save
-from manykernels import AlignedKernel, MKLClassifier
-from manykernels.families import Gaussians
-from manykernels.solvers import GreedyAlignment, Uniform
 from mkl_methods import (
     Split,
     better_of,
@@ -81,37 +75,7 @@ def work(task, seed, s: Split, grid) -> list[dict]:
     about = {"task": task, "seed": seed}
     records = [{**about, "method": m.name, **evaluate(m, s, grid)} for m in methods]
     records.append({**about, "method": "SVC, grid", **svc_grid(s, grid)})
-    records.append({**about, "method": "scale", **scale_at_one(s)})
     return records
-
-
-def scale_at_one(s: Split) -> dict:
-    """Return the test errors at C = 1 with unit mean diagonal before or after centring, intercept penalised."""
-    kernel = AlignedKernel(Gaussians(), solver=GreedyAlignment()).fit(s.X, s.y)
-    K, Kt = kernel.transform(s.X), kernel.transform(s.Xt)
-    means = K.mean(axis=0)
-    centred = float(np.mean(np.diagonal(K) - 2 * means + means.mean()))
-    found = {}
-    for how, size in (("plain", 1.0), ("centred", centred)):
-        model = MKLClassifier("precomputed", solver=Uniform(), loss="hinge", normalize=None, C=1.0)
-        model.fit(K[:, :, None] / size, s.y)
-        found[how] = float(np.mean(model.predict(Kt[:, :, None] / size) != s.yt))
-    return found
-
-
-def scale_counts(records) -> dict:
-    """Return on how many tasks the one or the other scale has the lower mean error."""
-    tasks = sorted({r["task"] for r in records})
-    means = {
-        t: [float(np.mean([r[how] for r in records if r["task"] == t])) for how in ("plain", "centred")]
-        for t in tasks
-    }
-    return {
-        "centred_better": sum(c < p for p, c in means.values()),
-        "plain_better": sum(p < c for p, c in means.values()),
-        "tasks": len(tasks),
-        "mean_errors": means,
-    }
 
 
 def verdicts(errors, seconds) -> list[str]:
@@ -191,8 +155,6 @@ def main():
         for a, b in pairs
     ]
     records = run_tasks(work, tasks, args.jobs, args.minutes)
-    scale = [r for r in records if r["method"] == "scale"]
-    records = [r for r in records if r["method"] != "scale"]
     errors, seconds = table_of(records), table_of(records, "seconds")
     ranks = median_ranks(errors)
     print_table(errors, ranks)
@@ -204,7 +166,6 @@ def main():
         "verdict": lines,
         "median_ranks": ranks,
         "median_ranks_thesis_methods": median_ranks(errors, THESIS),
-        "scale_at_C1": scale_counts(scale),
         "results": summary(records),
     }
     plt = pyplot() if args.out is not None else None

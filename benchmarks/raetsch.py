@@ -48,7 +48,6 @@ from mkl_methods import (
     table_of,
     verdict,
 )
-from mnist_pairs import scale_at_one, scale_counts
 
 SIZES = {
     "banana": (500, 1000, 2000),
@@ -130,7 +129,7 @@ def classify(name, seed, s: Split, grid) -> list[dict]:
     about = {"part": "svm", "task": name, "seed": seed}
     records = [{**about, "method": m.name, **evaluate(m, s, grid)} for m in methods]
     records.append({**about, "method": "SVC, grid", **svc_grid(s, grid)})
-    return [*records, {**about, "method": "scale", **scale_at_one(s)}]
+    return records
 
 
 def svm_verdicts(errors) -> list[str]:
@@ -275,8 +274,6 @@ def main():
     for part in args.parts:
         run, judge, unit, label, title = parts[part]
         records = run_tasks(run, tasks, args.jobs, args.minutes)
-        scale = [r for r in records if r["method"] == "scale"]
-        records = [r for r in records if r["method"] != "scale"]
         errors = table_of(records)
         ranks = median_ranks(errors)
         say(title)
@@ -285,8 +282,6 @@ def main():
         say(*lines)
         record["verdict"] += lines
         record["results"][part] = {"median_ranks": ranks, "records": summary(records)}
-        if scale:
-            record["scale_at_C1"] = scale_counts(scale)
         if plt is not None:
             title = f"{title}: {runs_of(errors)}; median rank in brackets"
             where = args.out.with_name(f"{args.out.stem}_{part}")
