@@ -155,8 +155,7 @@ class Corrective(Run):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        gram_of = getattr(self.oracle.searcher, "gram", None)
-        self.refitter = refitter_for(self.problem, min(0.1 * self.solver.tol, 1e-3), self.solver.p, gram_of)
+        self.refitter = refitter_for(self.problem, min(0.1 * self.solver.tol, 1e-3), self.solver.p)
         self.scores: list[tuple[float, list[Any]]] = []  # without the points: rows may be millions
 
     def steps(self) -> None:
