@@ -98,4 +98,4 @@ class Single(Solver):
                 break
         assert best is not None
         converged = best.gap <= self.tol * best.objective
-        return result_of(work, best, log.trace(), n_iter=len(log), converged=converged)
+        return result_of(work.predictor(best), best, log.trace(), n_iter=len(log), converged=converged)

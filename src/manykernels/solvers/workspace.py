@@ -178,8 +178,9 @@ class Workspace:
             self.family, self.members, self.weights(iterate.theta), np.sqrt(self.rho_sq), iterate.u
         )
 
-    def predictor(self, iterate: Iterate, combination: Combination) -> Predictor:
+    def predictor(self, iterate: Iterate) -> Predictor:
         """Return the predictor of an iterate."""
+        combination = self.combination(iterate)
         if iterate.W is not None:
             return Primal(combination, iterate.W, iterate.intercept)
         return Dual.from_training(combination, self.problem.X, iterate.A, iterate.intercept)
