@@ -103,9 +103,9 @@ def test_wide_tables_are_searched_in_batches_and_chunks(monkeypatch):
 def test_every_product_stands_once_in_the_table(monkeypatch, r, degree, rows_at_most):
     monkeypatch.setattr(monomial_table, "ROWS", rows_at_most)
     table = monomial_table.ProductTable(r, degree)
-    everything = list(Products(degree=degree).resolve(r).members())
+    everything = Products(degree=degree).resolve(r).members()
     members = table.members(np.arange(len(table)))
-    assert len(table) == monomial_table.n_products(r, degree) == len(everything)
+    assert len(table) == len(everything)
     assert set(members) == set(everything)
     Z = np.vstack([np.ones(5), np.random.default_rng(0).normal(size=(r, 5))])
     v = np.arange(1.0, 6.0)

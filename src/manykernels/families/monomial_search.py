@@ -14,7 +14,8 @@ import numpy as np
 from .._blocks import row_blocks
 from .._numba.products import add_squares, scale_or_drop
 from .._threads import map_in_threads, n_threads, one_blas_thread
-from .monomial_table import ProductTable, n_heads, n_products
+from .monomial_table import ProductTable, n_heads
+from .monomials import n_multisets
 from .product_search import BEAM, SLACK, GramSearcher, Prefix, ProductSearcher
 from .search import CostedSearcher, Listed, check_direction, is_zero, nothing, power_norm, ranked
 
@@ -67,7 +68,7 @@ class MonomialSearcher(ProductSearcher):
 
     def _table(self) -> ProductTable:
         """Return the table of all products, an empty one where it is never to be searched in full."""
-        work = n_products(self.r, self.degree) * self.n + n_heads(self.r, self.degree) * CALL
+        work = n_multisets(self.r, self.degree) * self.n + n_heads(self.r, self.degree) * CALL
         return ProductTable(self.r if work <= EXHAUSTIVE else 0, self.degree)
 
     def _chunk_size(self, places: int) -> int:

@@ -136,11 +136,6 @@ def n_heads(r: int, degree: int) -> int:
     return math.comb(r + max(degree - 2, 0), max(degree - 2, 0))
 
 
-def n_products(r: int, degree: int) -> int:
-    """Return how many products of 1 to D of r columns there are."""
-    return math.comb(r + degree, degree) - 1
-
-
 def _segments(R: int, degree: int) -> tuple[np.ndarray, ...]:
     """Return heads, low, high, start, stop; the product of no column but the constant one is left out."""
     if degree < 3:
