@@ -67,6 +67,23 @@ _ATTRIBUTES = """combination_ : Combination
     n_features_in_, feature_names_in_ : int, array"""
 
 
+_ROWS = """X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
+            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
+            iterable of batches, see :mod:`manykernels.streaming`."""
+
+_RUN = """on_iteration : callable, optional
+            Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
+        init : (m,) array, optional
+            Weights θ to start from.
+        checkpoint : path, optional
+            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
+            there, to the same model as without the interruption; it is deleted at the end.
+
+        Returns
+        -------
+        self"""
+
+
 class MKLClassifier(ClassifierMixin, MKL):
     """Classification with a learned combination of kernels.
 
@@ -133,26 +150,14 @@ class MKLClassifier(ClassifierMixin, MKL):
 
         Parameters
         ----------
-        X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
-            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
-            iterable of batches, see :mod:`manykernels.streaming`.
+        {rows}
         y : (n,) labels
             Of a file or a table, the name of the column; of batches (X, y), nothing.
         sample_weight : (n,) array, optional
             Of a file or a table, the name of the column.
         classes : array, optional
             All labels, of a stream; otherwise they are looked for, in a pass over the labels.
-        on_iteration : callable, optional
-            Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
-        init : (m,) array, optional
-            Weights θ to start from.
-        checkpoint : path, optional
-            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
-            there, to the same model as without the interruption; it is deleted at the end.
-
-        Returns
-        -------
-        self
+        {run}
         """
         self._fit(X, y, sample_weight, on_iteration, init, checkpoint, classes)
         return self
@@ -300,24 +305,12 @@ class MKLRegressor(RegressorMixin, MKL):
 
         Parameters
         ----------
-        X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
-            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
-            iterable of batches, see :mod:`manykernels.streaming`.
+        {rows}
         y : (n,) or (n, c) array
             Of a file or a table, the name of the column, or of several; of batches (X, y), nothing.
         sample_weight : (n,) array, optional
             Of a file or a table, the name of the column.
-        on_iteration : callable, optional
-            Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
-        init : (m,) array, optional
-            Weights θ to start from.
-        checkpoint : path, optional
-            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
-            there, to the same model as without the interruption; it is deleted at the end.
-
-        Returns
-        -------
-        self
+        {run}
         """
         self._fit(X, y, sample_weight, on_iteration, init, checkpoint)
         return self
@@ -362,3 +355,4 @@ class MKLRegressor(RegressorMixin, MKL):
 
 for _cls in (MKLClassifier, MKLRegressor):
     _cls.__doc__ = (_cls.__doc__ or "").format(parameters=_PARAMETERS, attributes=_ATTRIBUTES)
+    _cls.fit.__doc__ = (_cls.fit.__doc__ or "").format(rows=_ROWS, run=_RUN)  # type: ignore[attr-defined]
