@@ -123,12 +123,14 @@ class MonomialSearcher(ProductSearcher):
         return total
 
     def _inverse_scales(self, c: int) -> np.ndarray:
+        """Return 1/ρ² of all products of a chunk; those that read the rows are kept."""
         if c in self._inverse:
             return self._inverse[c]
         chunk = self.chunks[c]
         rho_sq = self.prior_sq[self.table.degrees(chunk)]
-        if self.how == "trace":
-            rho_sq *= self._fill(chunk, self.scale.X, self.row_weight, squared=True)
+        if self.how != "trace":
+            return 1.0 / rho_sq
+        rho_sq *= self._fill(chunk, self.scale.X, self.row_weight, squared=True)
         inverse = np.divide(1.0, rho_sq, out=np.zeros_like(rho_sq), where=rho_sq > 0)
         if len(self.table) <= KEPT_SCALES:
             inverse = inverse.astype(np.float32)
