@@ -5,41 +5,12 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from tests.contracts.cases import FAMILIES, covering, rows
+from tests.contracts.cases import FAMILIES, FOR_ESTIMATORS, covering, rows
 
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.certificates import certify
 from manykernels.losses import LOSSES
-from manykernels.solvers import (
-    SILP,
-    Alignment,
-    Greedy,
-    GreedyAlignment,
-    LpNorm,
-    MirrorDescent,
-    Obscure,
-    SimpleMKL,
-    Single,
-    Ufo,
-    Uniform,
-)
 
-SOLVERS = {
-    "uniform": Uniform,
-    "single": Single,
-    "lp-1.05": lambda: LpNorm(p=1.05),
-    "lp-4/3": LpNorm,
-    "lp-2": lambda: LpNorm(p=2.0),
-    "simple-mkl": SimpleMKL,
-    "silp": SILP,
-    "greedy": lambda: Greedy(1000),
-    "greedy-4/3": lambda: Greedy(1000, p=4 / 3),
-    "alignment": Alignment,
-    "greedy-alignment": GreedyAlignment,
-    "mirror-descent": lambda: MirrorDescent(max_iter=20, random_state=0),
-    "obscure": lambda: Obscure(1.2, epochs=30, random_state=0),
-    "ufo": lambda: Ufo(1e-3, epochs=30, random_state=0),
-}
 #: Those that stop after some epochs, wherever they are: they say so, and the gap says how far.
 STOCHASTIC = ("obscure", "ufo")
 #: Those that say how far they are from the optimum, but do not go there.
@@ -54,7 +25,7 @@ def allowed(solver, family, loss, task, setting):
     return loss == "squared" or task not in ("regression", "two targets")
 
 
-AXES = (list(SOLVERS), list(FAMILIES), list(LOSSES), TASKS, SETTINGS)
+AXES = (list(FOR_ESTIMATORS), list(FAMILIES), list(LOSSES), TASKS, SETTINGS)
 QUICK = covering(*AXES, allowed=allowed)
 
 
@@ -74,7 +45,7 @@ def check(solver, family, loss, task, setting):
     estimator = MKLRegressor if task in TASKS[:2] else MKLClassifier
     model = estimator(
         FAMILIES[family].make(),
-        solver=SOLVERS[solver](),
+        solver=FOR_ESTIMATORS[solver](),
         loss=loss,
         C=100.0 if setting == "large C" else 1.0,
         normalize=None if setting == "no scale" else "auto",
@@ -103,7 +74,7 @@ def test_it_fits_predicts_and_closes_the_gap(solver, family, loss, task, setting
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", FOR_ESTIMATORS)
 def test_it_fits_predicts_and_closes_the_gap_in_every_combination(solver, family):
     for loss in LOSSES:
         for task in TASKS:

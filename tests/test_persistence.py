@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from tests.contracts.cases import FOR_ESTIMATORS
 
 from manykernels import MKLClassifier, MKLRegressor, load, persistence
 from manykernels._model_classes import classes
@@ -26,19 +27,6 @@ from manykernels.kernels import (
     Polynomial,
 )
 from manykernels.persistence import read_metadata, save
-from manykernels.solvers import (
-    SILP,
-    Alignment,
-    Greedy,
-    GreedyAlignment,
-    LpNorm,
-    MirrorDescent,
-    Obscure,
-    SimpleMKL,
-    Single,
-    Ufo,
-    Uniform,
-)
 
 N = 40
 
@@ -125,26 +113,9 @@ def test_a_loaded_model_is_the_model(tmp_path, kernels, target):
     assert set(vars(again)) == set(vars(model))
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [
-        Uniform(),
-        Single(),
-        LpNorm(p=1.2),
-        SimpleMKL(tol=1e-2),
-        SILP(),
-        Greedy(2),
-        Greedy(random_state=0),
-        Alignment(),
-        GreedyAlignment(),
-        MirrorDescent(max_iter=5, random_state=0),
-        Obscure(tol=0.1, random_state=0),
-        Ufo(tol=0.1, random_state=0),
-    ],
-    ids=repr,
-)
-def test_every_solver_comes_back(tmp_path, solver):
-    model, X = fitted(solver=solver)
+@pytest.mark.parametrize("name", FOR_ESTIMATORS)
+def test_every_solver_comes_back(tmp_path, name):
+    model, X = fitted(solver=FOR_ESTIMATORS[name]())
     model.save(tmp_path / "m.mk")
     again = load(tmp_path / "m.mk")
     assert repr(again.solver_) == repr(model.solver_)

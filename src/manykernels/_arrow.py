@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ._sources import CHUNK, Chunk, Source, choose, float_type, keys_of, listed, not_numbers
+from ._columns import choose, float_type, listed, not_numbers
+from ._sources import CHUNK, Chunk, Source, keys_of
 from ._text import brief
 from .persistence import replacing
 

@@ -10,13 +10,45 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from . import MKLClassifier, MKLRegressor
-from ._cli_screens import note, stderr
-from ._cli_tables import named, read_numbers
+from ._cli_screens import note, say, stderr
+from ._cli_tables import choose_columns, named, read_numbers, read_table, read_target
 from .families import Products
 from .registry import SOLVERS, is_auto, solver_class
 
 #: What --kernels may be.
 KERNELS = ("gaussian", "laplacian", "linear", "products")
+
+
+def fit_at_once(
+    data, target, task, *, columns, drop, standardize, test_size, seed, described
+) -> tuple[Any, dict[str, Any]]:
+    """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
+    table = read_table(data)
+    y, classify = read_target(table, target, task)
+    names = choose_columns(table, target, columns, drop)
+    X = read_numbers(table, names)
+    train, test = split(len(y), y if classify else None, test_size, seed)
+    mean, scale = moments(X[train]) if standardize else (np.zeros(len(names)), np.ones(len(names)))
+    Z = (X - mean) / scale
+    model = make_model(classify, seed=seed, **described)
+    kind = f"{len(np.unique(y))} classes" if classify else "regression"
+    say(f"{data.name}: {len(y):,} rows, {len(names)} columns, target {target} ({kind})")
+    seconds = fit_visibly(model, named(Z[train], names), y[train])
+    score = held_out(model, named(Z[test], names), y[test], y[train])
+    return model, kept_beside(target, names, mean, scale, len(train), seconds, score)
+
+
+def kept_beside(target, columns, mean, scale, n_train, seconds, score) -> dict[str, Any]:
+    """Return what a model file keeps beside the model."""
+    return {
+        "target": target,
+        "columns": columns,
+        "mean": mean,
+        "scale": scale,
+        "n_train": n_train,
+        "seconds": seconds,
+        "score": score,
+    }
 
 
 def split(n, labels, test_size, seed) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import MKLClassifier
-from ._cli_models import fit_visibly, make_model
+from ._cli_models import fit_visibly, kept_beside, make_model
 from ._cli_screens import say
 from ._cli_tables import MOST_CLASSES, is_large
 from ._sources import Source
@@ -48,15 +48,7 @@ def fit_in_pieces(
     say(f"{data.name}: {n:,} rows to learn from, {len(names)} columns, target {target} ({kind})")
     seconds = fit_visibly(model, Standardised(train, mean, scale), target, checkpoint=checkpoint)
     score = None if test is None else _score(model, Standardised(test, mean, scale), target, classify)
-    return model.set_params(verbose=0), {
-        "target": target,
-        "columns": names,
-        "mean": mean,
-        "scale": scale,
-        "n_train": n,
-        "seconds": seconds,
-        "score": score,
-    }
+    return model.set_params(verbose=0), kept_beside(target, names, mean, scale, n, seconds, score)
 
 
 def _split(listed) -> list[str] | None:

@@ -7,7 +7,7 @@ is read as *chunks* of rows, in order. Memory is that of one chunk, whatever the
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ._columns import choose, column, float_type, is_names, listed, matrix, names_of
 from ._text import brief
 
 #: Most rows of a chunk.
@@ -152,12 +153,6 @@ def check_finite(chunk: Chunk, names: Sequence[str] | None) -> None:
         )
 
 
-def float_type(dtypes: Iterable[np.dtype]) -> type:
-    """Return the narrower float that holds columns of these types exactly."""
-    small = all(t == np.float32 or (t.kind in "biuf" and t.itemsize <= 2) for t in dtypes)
-    return np.float32 if small else np.float64
-
-
 def labels(y) -> np.ndarray:
     """Return targets as a plain array; text as text."""
     y = np.asarray(y)
@@ -240,7 +235,7 @@ class Batches(Source):
     def bind(self, y=None, sample_weight=None, features=None):
         """Look at the first batch for the names of the columns."""
         for name, value in (("y", y), ("sample_weight", sample_weight)):
-            if value is not None and not _is_names(value):
+            if value is not None and not is_names(value):
                 raise ValueError(
                     f"{name} is an array, but X is a source of batches, which bring their own; name a column of the "
                     f"batches, or leave {name} out for batches (X, y) or (X, y, sample_weight)."
@@ -248,7 +243,7 @@ class Batches(Source):
         bound = copy.copy(self)
         bound.y, bound.sample_weight = y, sample_weight
         first = bound._peek()
-        names = _names(first[0] if isinstance(first, tuple) else first)
+        names = names_of(first[0] if isinstance(first, tuple) else first)
         if names is not None:
             labels = () if isinstance(first, tuple) else listed(y) + listed(sample_weight)
             bound.names = choose(names, labels, features, self.columns, self.drop)
@@ -334,7 +329,7 @@ class Batches(Source):
         return Chunk(X, y, s, keys_of(0, first, len(X)), where, first)
 
     def _matrix(self, X) -> np.ndarray:
-        names = _names(X)
+        names = names_of(X)
         if names is None:
             X = X.toarray() if sp.issparse(X) else np.asarray(X)
             if self.names is not None:
@@ -356,71 +351,3 @@ class Batches(Source):
     def _chosen(self) -> bool:
         """Whether there is nothing to learn from the targets, so that further columns do not matter."""
         return self.y is None and self.sample_weight is None
-
-
-def matrix(columns: Sequence[Any], names: Sequence[str]) -> np.ndarray:
-    """Return columns of numbers side by side; others are refused by their name."""
-    arrays = [np.asarray(c) for c in columns]
-    for name, values in zip(names, arrays, strict=True):
-        if values.dtype.kind not in "biuf" or values.ndim != 1:
-            raise not_numbers(name, "text" if values.dtype.kind in "OUT" else str(values.dtype))
-    X = np.empty((len(arrays[0]), len(arrays)), dtype=float_type([a.dtype for a in arrays]))
-    for j, values in enumerate(arrays):
-        X[:, j] = values
-    return X
-
-
-def not_numbers(name: str, kind: str) -> ValueError:
-    """Return the refusal of a column."""
-    return ValueError(
-        f"Column {brief(name)} holds {kind}, not numbers; encode it as numbers first, or leave it out with "
-        f"manykernels.streaming.open_source(..., drop=[{name!r}])."
-    )
-
-
-def column(table, name):
-    """Return a column of a dict, DataFrame or Arrow table."""
-    if name not in (_names(table) or ()):
-        have = ", ".join(map(str, (_names(table) or ())[:8]))
-        raise ValueError(f"There is no column {brief(name)}; there are {have or 'no names at all'}.")
-    return table[name]
-
-
-def _names(table) -> tuple[str, ...] | None:
-    if isinstance(table, Mapping):
-        return tuple(table)
-    if hasattr(table, "column_names"):  # Arrow
-        return tuple(table.column_names)
-    if hasattr(table, "columns"):  # pandas, polars
-        return tuple(map(str, table.columns)) if all(isinstance(c, str) for c in table.columns) else None
-    return None
-
-
-def _is_names(value) -> bool:
-    return isinstance(value, str) or (
-        isinstance(value, list | tuple) and bool(value) and all(isinstance(v, str) for v in value)
-    )
-
-
-def listed(value) -> tuple[str, ...]:
-    """Return one name, or several, or none, as a tuple."""
-    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
-
-
-def choose(names, labels, features, columns, drop) -> tuple[str, ...]:
-    """Return the features among the columns `names`: those asked for, or all but the labels and what is dropped."""
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise ValueError(f"There are two columns called {brief(twice)}; rename one.")
-    for name in (*labels, *(features if features is not None else ()), *(columns or ()), *(drop or ())):
-        if name not in names:
-            have = ", ".join(names[:8]) + (" and more" if len(names) > 8 else "")
-            raise ValueError(f"There is no column {brief(name)}; there are {have}.")
-    if features is not None:
-        return tuple(features)
-    if columns is not None:
-        return tuple(name for name in columns if name not in labels)
-    left = tuple(name for name in names if name not in (*labels, *(drop or ())))
-    if not left:
-        raise ValueError("No column is left to predict from.")
-    return left

@@ -46,7 +46,7 @@ def streams(estimator) -> bool:
 
 
 class Streamed:
-    """The part of an estimator that deals with batches; the rest is :mod:`manykernels.estimators`."""
+    """The part of an estimator that deals with batches; the rest is :mod:`manykernels._mkl`."""
 
     # -- partial_fit -----------------------------------------------------------------------------------
 

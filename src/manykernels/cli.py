@@ -20,18 +20,13 @@ except ImportError:  # main() says what is missing
     typer = None  # type: ignore[assignment]
 else:
     from . import _cli_options as options
-    from ._cli_models import fit_visibly, held_out, make_model, model_rows, moments, split
+    from ._cli_models import fit_at_once, model_rows
     from ._cli_pieces import fit_in_pieces, is_streamed
     from ._cli_screens import TOP, complain, file_size, model_json, print_model, say
     from ._cli_tables import (
         WRITABLE,
-        choose_columns,
         extension,
-        named,
-        read_numbers,
         read_pieces,
-        read_table,
-        read_target,
         table_writer,
     )
     from .streaming import prediction_columns
@@ -138,44 +133,13 @@ def fit(
         "loss": loss,
         "C": C,
     }
+    rows = {"columns": columns, "drop": drop, "standardize": standardize, "test_size": test_size}
     if checkpoint is not None or is_streamed(data, solver):
         model, metadata = fit_in_pieces(
-            data,
-            target,
-            task,
-            columns=columns,
-            drop=drop,
-            standardize=standardize,
-            test_size=test_size,
-            seed=seed,
-            checkpoint=checkpoint,
-            described=described,
+            data, target, task, **rows, seed=seed, described=described, checkpoint=checkpoint
         )
-        save(model, output, metadata=metadata)
-        print_model(model, metadata)
-        say(f"Wrote {output} ({file_size(output)}).")
-        return
-    table = read_table(data)
-    y, classify = read_target(table, target, task)
-    names = choose_columns(table, target, columns, drop)
-    X = read_numbers(table, names)
-    train, test = split(len(y), y if classify else None, test_size, seed)
-    mean, scale = moments(X[train]) if standardize else (np.zeros(len(names)), np.ones(len(names)))
-    Z = (X - mean) / scale
-    model = make_model(classify, seed=seed, **described)
-
-    kind = f"{len(np.unique(y))} classes" if classify else "regression"
-    say(f"{data.name}: {len(y):,} rows, {len(names)} columns, target {target} ({kind})")
-    seconds = fit_visibly(model, named(Z[train], names), y[train])
-    metadata = {
-        "target": target,
-        "columns": names,
-        "mean": mean,
-        "scale": scale,
-        "n_train": len(train),
-        "seconds": seconds,
-        "score": held_out(model, named(Z[test], names), y[test], y[train]),
-    }
+    else:
+        model, metadata = fit_at_once(data, target, task, **rows, seed=seed, described=described)
     save(model, output, metadata=metadata)
     print_model(model, metadata)
     say(f"Wrote {output} ({file_size(output)}).")

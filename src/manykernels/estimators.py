@@ -1,27 +1,21 @@
-"""The public estimators: they validate, encode, dispatch to a solver, and store what it returns."""
+"""The public estimators: their parameters, and what they make of targets and scores."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
 from . import targets
-from ._rows import KernelRows, all_or_nothing, check_weights
-from ._streamed import Streamed, streams
+from ._mkl import MKL
+from ._streamed import streams
 from ._text import brief
 from .losses import get_loss
-from .problem import Problem, Result
-from .registry import MANY_ROWS, is_auto, make_solver
-from .solvers import Step, StreamingSolver
 from .solvers.calibration import probabilities as calibrated
 
 
@@ -32,183 +26,6 @@ def _gives_probabilities(estimator) -> bool:
             loss.probabilistic or getattr(estimator.__dict__.get("result_"), "calibration", None) is not None
         )
     return estimator.loss != "auto" and get_loss(estimator.loss).probabilistic
-
-
-def _describe(family) -> str:
-    many = "a continuum of" if np.isinf(family.size()) else f"{family.size():,}"
-    return f"{many} kernels ({brief(family)})"
-
-
-class _MKL(Streamed, KernelRows, BaseEstimator):
-    """What the two estimators share: the path from data to a stored result."""
-
-    loss: Any
-    C: Any
-    random_state: Any
-    warm_start: bool
-    verbose: Any
-
-    # -- hooks -----------------------------------------------------------------------------------------
-
-    def _set_targets(self, y) -> Any:
-        """Check y, store what is needed to decode predictions, return it in a plain form."""
-        raise NotImplementedError
-
-    def _encode(self, y) -> np.ndarray:
-        """Return Y (n, c) for targets in the plain form."""
-        raise NotImplementedError
-
-    def _n_classes(self) -> int | None:
-        raise NotImplementedError
-
-    # -- fit -------------------------------------------------------------------------------------------
-
-    def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None) -> None:
-        with all_or_nothing(self):
-            for name in ("state_", "_context", "_announced", "_balance"):  # of a stream before
-                self.__dict__.pop(name, None)
-            source = self._source_of(X, y, sample_weight, checkpoint)
-            if source is not None:
-                self._refuse_init(init, self.solver)
-                self._fit_source(source, on_iteration, checkpoint, classes)
-                return
-            if classes is not None:
-                raise ValueError(
-                    "classes is for rows that come in batches; y holds all labels here, so leave it out."
-                )
-            self._fit_anew(X, y, sample_weight, on_iteration, init)
-
-    @staticmethod
-    def _refuse_init(init, solver) -> None:
-        if init is not None and not getattr(solver, "accepts_init", False):
-            raise ValueError(f"init is given, but {type(solver).__name__} has no weights to start from.")
-
-    def _fit_anew(self, X, y, sample_weight, on_iteration, init) -> None:
-        problem = self._problem(X, y, sample_weight)
-        self._say(
-            f"{len(problem.Y):,} rows, {_describe(problem.family)}, {brief(self.solver_, 200)}, "
-            f"{self.loss_.name} loss"
-        )
-        self._refuse_init(init, self.solver_)
-        resumes = self.warm_start and self.solver_.accepts_init
-        if init is None and resumes and len(getattr(self, "weights_", ())) == problem.family.size():
-            init = self.weights_ * self.rho_**2
-        self._store(self.solver_.solve(problem, init=init, on_iteration=self._progress(on_iteration)))
-
-    def _problem(self, X, y, sample_weight, *, names=None, mean=None, solver=None) -> Problem:
-        """Validate everything, in the order in which mistakes are cheap to find.
-
-        Of a stream, X is the first sample, without the `names` of its columns, and `mean` that of all targets.
-        """
-        self._check_C()
-        X, y = self._training_rows(X, y, y_numeric=isinstance(self, RegressorMixin))
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        y = self._set_targets(y)
-        s = self._weights(sample_weight, X, y)
-        asked = self.solver if solver is None else solver
-        X, family = self._family(X, s, asked)
-        solver = make_solver(asked, family, self.random_state, len(y))
-        loss = get_loss(solver.default_loss(self._n_classes()) if self.loss == "auto" else self.loss)
-        self._check_loss(loss)
-        solver.check_compatible(family, loss)
-        scale = self._scale(X, family, solver, s)
-        self.solver_, self.loss_ = solver, loss
-        self.target_mean_ = self._centre(y, s) if mean is None else mean
-        return Problem(X, self._encode(y) - self.target_mean_, family, scale, loss, float(self.C), s)
-
-    def _check_C(self) -> None:
-        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
-            raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
-
-    def _row_types(self, X) -> Any:
-        """Return what rows may be made of: solvers on streams compute in single precision where X is that."""
-        shape: Any = getattr(X, "shape", ())
-        many = is_auto(self.solver) and len(shape) == 2 and shape[0] > MANY_ROWS
-        return [np.float64, np.float32] if many or streams(self) else np.float64
-
-    def _known_types(self) -> Any:
-        return [np.float64, np.float32] if isinstance(self.solver_, StreamingSolver) else np.float64
-
-    def _weights(self, sample_weight, X, y):
-        if sample_weight is None or not hasattr(self, "state_"):
-            return check_weights(sample_weight, X)
-        # A batch of a stream may well be without weight.
-        return check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-
-    def _check_loss(self, loss):
-        """Refuse a loss that does not suit the targets."""
-
-    def _centre(self, y, s):
-        return np.zeros(1)
-
-    def _say(self, text):
-        if self.verbose:
-            sys.stderr.write(f"[manykernels] {text}\n")
-
-    def _progress(self, on_iteration):
-        if not self.verbose:
-            return on_iteration
-
-        def report(step: Step):
-            every = 1 if self.verbose > 1 or step.iteration < 10 else 10
-            if step.iteration % every == 0:
-                gap = step.gap / max(abs(step.objective), 1e-300)
-                known = "" if np.isnan(gap) else f"relative gap {gap:.1e}  "
-                self._say(
-                    f"iteration {step.iteration:4d}  objective {step.objective:.6g}  {known}"
-                    f"{step.n_kernels} kernels  {step.seconds:.1f} s"
-                )
-            return on_iteration(step) if on_iteration else False
-
-        return report
-
-    def _store(self, result: Result) -> None:
-        self.result_ = replace(
-            result,
-            predictor=result.predictor.shifted(self.target_mean_),
-            intercept=result.intercept + self.target_mean_,
-            C=float(self.C) if result.C is None else result.C,
-        )
-        self._expose()
-
-    def _expose(self) -> None:
-        """Set the public attributes from ``result_``."""
-        r = self.result_
-        self.combination_ = r.combination
-        self.weights_ = r.combination.weights
-        self.rho_ = r.combination.rho
-        self.dual_coef_ = r.dual_coef
-        self.intercept_ = r.intercept
-        self.objective_, self.gap_, self.gap_kind_ = r.objective, r.gap, r.gap_kind
-        self.n_iter_, self.converged_, self.trace_ = r.n_iter, r.converged, r.trace
-        self.C_ = r.C
-
-    def _check_targets(self, y):
-        raise NotImplementedError
-
-    # -- predict ---------------------------------------------------------------------------------------
-
-    def _scores(self, X) -> np.ndarray:
-        rows = self._rows(X)
-        return self.result_.predictor.scores(rows)
-
-    def contributions(self, X):
-        """Split the prediction by kernel.
-
-        Parameters
-        ----------
-        X : rows
-
-        Returns
-        -------
-        array of shape (n, m) or (n, m, c)
-            One column per member of ``combination_``. Summed over the kernels, with ``intercept_`` added,
-            they give the scores.
-        """
-        rows = self._rows(X)
-        parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
-        return parts[:, :, 0] if parts.shape[2] == 1 else parts
 
 
 _PARAMETERS = """kernels : str, list, dict, Kernel or Family
@@ -250,7 +67,24 @@ _ATTRIBUTES = """combination_ : Combination
     n_features_in_, feature_names_in_ : int, array"""
 
 
-class MKLClassifier(ClassifierMixin, _MKL):
+_ROWS = """X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
+            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
+            iterable of batches, see :mod:`manykernels.streaming`."""
+
+_RUN = """on_iteration : callable, optional
+            Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
+        init : (m,) array, optional
+            Weights θ to start from.
+        checkpoint : path, optional
+            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
+            there, to the same model as without the interruption; it is deleted at the end.
+
+        Returns
+        -------
+        self"""
+
+
+class MKLClassifier(ClassifierMixin, MKL):
     """Classification with a learned combination of kernels.
 
     minimise  (1/n) Σ_t s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²],  λ = 1/(C n)
@@ -316,26 +150,14 @@ class MKLClassifier(ClassifierMixin, _MKL):
 
         Parameters
         ----------
-        X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
-            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
-            iterable of batches, see :mod:`manykernels.streaming`.
+        {rows}
         y : (n,) labels
             Of a file or a table, the name of the column; of batches (X, y), nothing.
         sample_weight : (n,) array, optional
             Of a file or a table, the name of the column.
         classes : array, optional
             All labels, of a stream; otherwise they are looked for, in a pass over the labels.
-        on_iteration : callable, optional
-            Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
-        init : (m,) array, optional
-            Weights θ to start from.
-        checkpoint : path, optional
-            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
-            there, to the same model as without the interruption; it is deleted at the end.
-
-        Returns
-        -------
-        self
+        {run}
         """
         self._fit(X, y, sample_weight, on_iteration, init, checkpoint, classes)
         return self
@@ -431,7 +253,7 @@ class MKLClassifier(ClassifierMixin, _MKL):
         return np.log(self.predict_proba(X))
 
 
-class MKLRegressor(RegressorMixin, _MKL):
+class MKLRegressor(RegressorMixin, MKL):
     """Regression with a learned combination of kernels.
 
     minimise  (1/n) Σ_t s_t ½‖y_t - f(x_t)‖² + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²],  λ = 1/(C n)
@@ -483,24 +305,12 @@ class MKLRegressor(RegressorMixin, _MKL):
 
         Parameters
         ----------
-        X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
-            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
-            iterable of batches, see :mod:`manykernels.streaming`.
+        {rows}
         y : (n,) or (n, c) array
             Of a file or a table, the name of the column, or of several; of batches (X, y), nothing.
         sample_weight : (n,) array, optional
             Of a file or a table, the name of the column.
-        on_iteration : callable, optional
-            Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
-        init : (m,) array, optional
-            Weights θ to start from.
-        checkpoint : path, optional
-            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
-            there, to the same model as without the interruption; it is deleted at the end.
-
-        Returns
-        -------
-        self
+        {run}
         """
         self._fit(X, y, sample_weight, on_iteration, init, checkpoint)
         return self
@@ -545,3 +355,4 @@ class MKLRegressor(RegressorMixin, _MKL):
 
 for _cls in (MKLClassifier, MKLRegressor):
     _cls.__doc__ = (_cls.__doc__ or "").format(parameters=_PARAMETERS, attributes=_ATTRIBUTES)
+    _cls.fit.__doc__ = (_cls.fit.__doc__ or "").format(rows=_ROWS, run=_RUN)  # type: ignore[attr-defined]

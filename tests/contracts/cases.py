@@ -13,7 +13,19 @@ from manykernels import kernels as k
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
-from manykernels.solvers import SILP, Greedy, LpNorm, Obscure, SimpleMKL, Single, Ufo, Uniform
+from manykernels.solvers import (
+    SILP,
+    Alignment,
+    Greedy,
+    GreedyAlignment,
+    LpNorm,
+    MirrorDescent,
+    Obscure,
+    SimpleMKL,
+    Single,
+    Ufo,
+    Uniform,
+)
 
 N_COLUMNS = 4
 
@@ -141,6 +153,23 @@ SOLVERS: dict[str, Callable[[], Any]] = {
     "greedy-4/3": lambda: Greedy(100, p=4 / 3, tol=1e-6),
     "obscure": lambda: Obscure(4 / 3, tol=1e-3, random_state=0),
     "ufo": lambda: Ufo(p=1.5, tol=1e-3, random_state=0),
+}
+#: For tests that go through the estimators, all that learn from rows in memory at their own tolerances.
+FOR_ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "uniform": Uniform,
+    "single": Single,
+    "lp-1.05": lambda: LpNorm(p=1.05),
+    "lp-4/3": LpNorm,
+    "lp-2": lambda: LpNorm(p=2.0),
+    "simple-mkl": SimpleMKL,
+    "silp": SILP,
+    "greedy": lambda: Greedy(1000),
+    "greedy-4/3": lambda: Greedy(1000, p=4 / 3),
+    "alignment": Alignment,
+    "greedy-alignment": GreedyAlignment,
+    "mirror-descent": lambda: MirrorDescent(max_iter=20, random_state=0),
+    "obscure": lambda: Obscure(1.2, epochs=30, random_state=0),
+    "ufo": lambda: Ufo(1e-3, epochs=30, random_state=0),
 }
 #: Those whose objective settles: with them convergence is not a claim about the gap.
 SETTLING = ("Obscure", "Ufo")

@@ -52,9 +52,7 @@ class Laplacians(BandwidthFamily):
     Parameters
     ----------
     bounds : "auto", (low, high), or with ``ard=True`` a list of one such pair per column
-        Of the bandwidths. ``"auto"``: from a quarter of the 1 % quantile of the distances between rows (sums of
-        absolute differences) to ten times their 99 % quantile; with ``ard=True`` per column, from a quarter of the
-        10 % quantile to 100 times the 99 % quantile of the distances along it, so that a column can be ignored.
+        Of the bandwidths. ``"auto"`` as for :class:`Gaussians`, from sums of absolute differences as distances.
     ard : bool
         Whether every column has a bandwidth of its own.
 

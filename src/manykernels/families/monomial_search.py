@@ -1,20 +1,21 @@
 """The search for the best monomial, exhaustive as long as that is affordable.
 
-For monomials <K_z, M> = Σ_k signs_k (φ_zᵀ v_k)². All products of D factors that begin with a head of D - 2 factors
-are one matrix product, Xᵀ diag(v ∘ φ_head) X, of which the upper triangle is enough: n r^D/D! multiply-adds for
-all. Beyond what that may cost, the search is the heuristic one of :mod:`.product_search`.
+For monomials <K_z, M> = Σ_k signs_k (φ_zᵀ v_k)². The sums φ_zᵀ v of all products are the table of
+:mod:`.monomial_table`, n r^D/D! multiply-adds per vector, nearly all of them in matrix products. Beyond what that may
+cost, the search is the heuristic one of :mod:`.product_search`.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from .._blocks import row_blocks
+from .._numba.products import add_squares, scale_or_drop
 from .._threads import map_in_threads, n_threads, one_blas_thread
+from .monomial_table import ProductTable, n_heads
+from .monomials import n_multisets
 from .product_search import BEAM, SLACK, GramSearcher, Prefix, ProductSearcher
 from .search import CostedSearcher, Listed, check_direction, is_zero, nothing, power_norm, ranked
 
@@ -24,14 +25,12 @@ EXHAUSTIVE = 4e11
 EXHAUSTIVE_GRAMS = 2e10
 #: Entries of the part of the table of all products that a thread works on.
 CHUNK = 2**21
-#: What one small matrix product costs before it multiplies anything, in multiply-adds.
+#: What a head of the table may cost besides, in multiply-adds: its rows, and the memory to know it.
 CALL = 2e5
 #: Searches of fewer multiply-adds than this are not worth a thread.
 SERIAL = 1e8
-#: Pairs are formed in strips of so many first factors, which nearly halves the work on wide tables.
-STRIP = 128
-#: Entries of a block of rows, small enough to stay in cache.
-BLOCK = 2**19
+#: Entries of a block of rows, small enough to stay in cache, and its rows at the most.
+BLOCK, BLOCK_ROWS = 2**19, 1024
 #: The scaled columns are kept up to this many entries.
 KEPT_COLUMNS = 2**23
 #: Scales of all products are kept, in single precision, up to this many entries.
@@ -55,10 +54,10 @@ class MonomialSearcher(ProductSearcher):
     def __init__(self, family, X, scale):
         super().__init__(family, X, scale)
         self.divisor = np.sqrt(self.base)
-        self.chunks = list(self._chunks())
-        self.entries = sum(table.size for chunk in self.chunks for table in chunk)
-        self.cost = float(self.n) * (self.entries or self.r * BEAM * self.degree)
-        self._columns: dict[bool, np.ndarray] = {}
+        self.table = self._table()
+        self.chunks = self.table.chunks(self._chunk_size(len(self.table)))
+        self.cost = float(self.n) * (len(self.table) or self.r * BEAM * self.degree)
+        self._columns: list[np.ndarray] = []
         self._inverse: dict[int, np.ndarray] = {}
         self._mean: dict[Prefix, float] = {}
         if self.how is not None:
@@ -67,102 +66,80 @@ class MonomialSearcher(ProductSearcher):
 
     # -- the table of all products
 
-    def _chunks(self) -> Iterator[list[_Square]]:
-        heads = math.comb(self.r + max(self.degree - 2, 0), max(self.degree - 2, 0))
-        if n_entries(self.r, self.degree) * self.n + heads * CALL > EXHAUSTIVE:
-            return  # never to be searched in full
-        chunk: list[_Square] = []
-        work = 0
-        total = n_entries(self.r, self.degree)
-        small = total * self.n <= SERIAL
+    def _table(self) -> ProductTable:
+        """Return the table of all products, an empty one where it is never to be searched in full."""
+        work = n_multisets(self.r, self.degree) * self.n + n_heads(self.r, self.degree) * CALL
+        return ProductTable(self.r if work <= EXHAUSTIVE else 0, self.degree)
+
+    def _chunk_size(self, places: int) -> int:
+        if places * self.n <= SERIAL:
+            return places
         # A chunk reads all rows: where these are not kept, as few chunks as threads.
-        parts = n_threads() * (4 if self.n * self.r <= KEPT_COLUMNS else 1)
-        limit = min(CHUNK, total if small else -(-total // parts))
-        for d in range(1, self.degree + 1):
-            for head in itertools.combinations_with_replacement(range(self.r), max(d - 2, 0)):
-                square = _Square(d, head, self.r)
-                chunk.append(square)
-                work += square.size
-                if work >= limit and not small:
-                    yield chunk
-                    chunk, work = [], 0
-        if chunk:
-            yield chunk
+        parts = n_threads() * (4 if self.kept else 1)
+        return min(CHUNK, -(-places // parts))
 
-    def _blocks(self, X, keep=True) -> Iterator[tuple[slice, np.ndarray]]:
+    @property
+    def kept(self) -> bool:
+        """Whether the scaled columns are kept."""
+        return self.n * self.r <= KEPT_COLUMNS
+
+    def _blocks(self, X) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield the scaled columns, (r, rows), in blocks of rows."""
-        for rows in row_blocks(X.shape[0], max(self.r, 64), BLOCK):
-            yield rows, self._scaled(X, rows, keep)
+        for rows, Z in self._with_constant(X):
+            yield rows, Z[1:]
 
-    def _scaled(self, X, rows, keep):
-        own = X is self.X
-        if own and self.n * self.r <= KEPT_COLUMNS and keep:
-            if True not in self._columns:
-                self._columns[True] = np.ascontiguousarray((X[:, self.active] / self.divisor).T)
-            return self._columns[True][:, rows]
-        Z = X[rows] if self.r == X.shape[1] else X[rows][:, self.active]
-        return np.ascontiguousarray((Z / self.divisor).T)
+    def _with_constant(self, X) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield a constant column and the scaled ones, (r + 1, rows), in blocks of rows."""
+        blocks = row_blocks(X.shape[0], max(self.r, BLOCK // BLOCK_ROWS), BLOCK)
+        if X is self.X and self.kept:
+            if not self._columns:
+                self._columns = [self._scaled(X[rows]) for rows in blocks]
+            yield from zip(blocks, self._columns, strict=True)
+        else:
+            for rows in blocks:
+                yield rows, self._scaled(X[rows])
+
+    def _scaled(self, X) -> np.ndarray:
+        Z = np.ones((self.r + 1, X.shape[0]))
+        np.divide((X if self.r == X.shape[1] else X[:, self.active]).T, self.divisor[:, None], out=Z[1:])
+        return Z
 
     def _fill(self, chunk, X, v, squared=False) -> np.ndarray:
         """Return Σ_t v_t φ_z(x_t), or of φ_z², for all products of a chunk, one after the other."""
-        out = np.zeros(sum(square.size for square in chunk))
-        for rows, Z in self._blocks(X):
-            if squared:
-                Z = np.square(Z)
-            at, before, product = 0, None, None
-            buffer = np.empty_like(Z)
-            for square in chunk:
-                if square.head != before or product is None:
-                    product = v[rows].copy()
-                    for j in square.head:
-                        product *= Z[j]
-                    before = square.head
-                    if square.degree > 1:
-                        U = np.multiply(Z[square.first :], product, out=buffer[square.first :])
-                if square.degree == 1:
-                    out[at : at + self.r] += Z @ product
-                    before = None
-                else:
-                    square.add(out[at : at + square.size], U, Z[square.first :])
-                at += square.size
+        places = self.table.places(chunk)
+        out = np.zeros(places.stop - places.start)
+        for rows, Z in self._with_constant(X):
+            self.table.add(chunk, np.square(Z) if squared else Z, v[rows], out)
         return out
 
     def _scores(self, c: int, V, signs) -> np.ndarray:
-        """Return the values of all products of a chunk."""
-        chunk = self.chunks[c]
-        total = None
-        for v, sign in zip(V.T, signs, strict=True):
-            part = self._fill(chunk, self.X, v)
-            np.multiply(part, part, out=part)
-            if sign != 1.0:
-                part *= sign
-            total = part if total is None else np.add(total, part, out=total)
-        assert total is not None
-        if self.how == "trace":
-            inverse = self._inverse_scales(c)
-            total *= inverse
-            if not inverse.all():
-                total[inverse == 0] = -np.inf
-        at = 0
-        for square in chunk:
-            if self.prior_sq[square.degree] != 1.0:
-                total[at : at + square.size] /= self.prior_sq[square.degree]
-            at += square.size
+        """Return the values of all products of a chunk, for the rows of V."""
+        places = self.table.places(self.chunks[c])
+        total = np.zeros(places.stop - places.start)
+        for v, sign in zip(V, signs, strict=True):
+            add_squares(self._fill(self.chunks[c], self.X, v), sign, total)
+        if self.how == "trace" or (self.prior_sq != 1.0).any():
+            scale_or_drop(self._inverse_scales(c), total)
         return total
 
     def _inverse_scales(self, c: int) -> np.ndarray:
+        """Return 1/ρ² of all products of a chunk; those that read the rows are kept."""
         if c in self._inverse:
             return self._inverse[c]
-        mean = self._fill(self.chunks[c], self.scale.X, self.row_weight, squared=True)
-        inverse = np.divide(1.0, mean, out=np.zeros_like(mean), where=mean > 0)
-        if self.entries <= KEPT_SCALES:
+        chunk = self.chunks[c]
+        rho_sq = self.prior_sq[self.table.degrees(chunk)]
+        if self.how != "trace":
+            return 1.0 / rho_sq
+        rho_sq *= self._fill(chunk, self.scale.X, self.row_weight, squared=True)
+        inverse = np.divide(1.0, rho_sq, out=np.zeros_like(rho_sq), where=rho_sq > 0)
+        if len(self.table) <= KEPT_SCALES:
             inverse = inverse.astype(np.float32)
             self._inverse[c] = inverse
         return inverse
 
     def exhaustive(self, V) -> bool:
         """Whether a search of all products is affordable."""
-        return bool(self.chunks) and self.cost * max(V.shape[1], 1) <= EXHAUSTIVE
+        return len(self.table) > 0 and self.cost * max(V.shape[1], 1) <= EXHAUSTIVE
 
     def best(self, direction, *, size=1, exclude=(), rng=None):
         """Return the best of all products where that is affordable, else of those that a search meets."""
@@ -173,52 +150,35 @@ class MonomialSearcher(ProductSearcher):
         if not self.exhaustive(V):
             return self.heuristic(direction, size, exclude, rng)
         exclude = set(exclude)
-        V = np.ascontiguousarray(V / (np.abs(V).max() or 1.0))
-        most = 2 * (size + SLACK + len(exclude))  # a pair of factors may stand twice
-        if self.how == "trace" and self._columns == {} and self.n * self.r <= KEPT_COLUMNS:
-            self._scaled(self.X, slice(0, 1), True)
+        V = np.ascontiguousarray(V.T / (np.abs(V).max() or 1.0))
+        most = size + SLACK + len(exclude)
+        if self.kept:
+            next(self._with_constant(self.X))  # before threads want them
 
         def search(c):
             scores = self._scores(c, V, signs)
             top = leaders(scores, most)
-            return self._members_at(self.chunks[c], top), scores[top]
+            return self.table.places(self.chunks[c]).start + top, scores[top]
 
         with one_blas_thread():
             found = map_in_threads(search, range(len(self.chunks)))
-        members = [z for part, _ in found for z in part]
-        values = np.concatenate([v for _, v in found])
-        keep = [i for i, z in enumerate(members) if z is not None and z not in exclude]
-        finalists = ranked([members[i] for i in keep], values[keep], size + SLACK, whole)
-        if not finalists.members:
+        places, values = (np.concatenate(part) for part in zip(*found, strict=True))
+        top = np.argsort(-values, kind="stable")[:most]
+        members = self.named(self.table.members(places[top[values[top] > -np.inf]]))
+        # In the order of the family, so that ties are broken as in a list of all.
+        finalists = sorted((z for z in members if z not in exclude), key=lambda z: (len(z), z))
+        if not finalists:
             return nothing(whole)
-        exact = self.values(direction, finalists.members)
-        return ranked(finalists.members, exact, size, whole)
+        return ranked(finalists, self.values(direction, finalists), size, whole)
 
     def norm(self, direction, q):
         """Return the q-norm of the values of all products, from the same table; None where it is too large."""
         V, signs, whole = self.low_rank(direction)
         if not (whole and self.exhaustive(V)):
             return None
-
-        def values(c):
-            scores, at = self._scores(c, V, signs), 0
-            for square in self.chunks[c]:
-                square.once(scores[at : at + square.size])
-                at += square.size
-            return scores
-
+        V = np.ascontiguousarray(V.T)
         with one_blas_thread():
-            return power_norm((values(c) for c in range(len(self.chunks))), q)
-
-    def _members_at(self, chunk, places) -> list[Prefix | None]:
-        """Return the products at some places of a chunk; None for the second of two places."""
-        ends = np.cumsum([square.size for square in chunk])
-        which = np.searchsorted(ends, places, side="right")
-        out: list[Prefix | None] = []
-        for h, at in zip(which.tolist(), places.tolist(), strict=True):
-            z = chunk[h].member(at - (int(ends[h]) - chunk[h].size))
-            out.append(None if z is None else self.named([z])[0])
-        return out
+            return power_norm((self._scores(c, V, signs) for c in range(len(self.chunks))), q)
 
     # -- some products
 
@@ -284,51 +244,6 @@ def _rows_of(Z: np.ndarray, codes: Sequence[Prefix]) -> np.ndarray:
         for j in z[1:]:
             row *= Z[j]
     return out
-
-
-class _Square:
-    """The products of one head with all pairs of factors not below its last, in strips of the upper triangle."""
-
-    def __init__(self, degree: int, head: Prefix, r: int):
-        self.degree, self.head = degree, head
-        self.first = head[-1] if head else 0
-        self.width = r - self.first
-        self.strips = [(a, min(a + STRIP, self.width)) for a in range(0, self.width, STRIP)]
-        sizes = [(b - a) * (self.width - a) for a, b in self.strips]
-        self.ends = list(itertools.accumulate(sizes))
-        self.size = self.width if degree == 1 else self.ends[-1]
-
-    def add(self, out, U, Z):
-        """Add U Zᵀ."""
-        at = 0
-        for a, b in self.strips:
-            wide = self.width - a
-            out[at : at + (b - a) * wide].reshape(b - a, wide)[...] += U[a:b] @ Z[a:].T
-            at += (b - a) * wide
-
-    def once(self, scores):
-        """Set places to zero where a product stands a second time."""
-        at = 0
-        for a, b in self.strips if self.degree > 1 else ():
-            size = (b - a) * (self.width - a)
-            scores[at : at + size].reshape(b - a, -1)[np.tril_indices(b - a, -1)] = 0.0
-            at += size
-
-    def member(self, at: int) -> Prefix | None:
-        """Return the product at a place; None where it stands a second time."""
-        if self.degree == 1:
-            return (at,)
-        s = next(i for i, end in enumerate(self.ends) if at < end)
-        a, _ = self.strips[s]
-        i, j = divmod(at - (self.ends[s - 1] if s else 0), self.width - a)
-        if j < i:
-            return None
-        return (*self.head, self.first + a + i, self.first + a + j)
-
-
-def n_entries(r: int, degree: int) -> int:
-    """Return about how many places the table of all products of 1 to D of r factors has, below that."""
-    return math.comb(r + degree, degree)
 
 
 def leaders(scores: np.ndarray, most: int) -> np.ndarray:

@@ -8,7 +8,6 @@ Multiple Kernel Learning*, section 4; Afkanpour (2013), *Multiple Kernel Learnin
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Sequence
 
@@ -18,18 +17,17 @@ from sklearn.utils.metaestimators import available_if
 
 from .._blocks import row_blocks
 from .._text import brief
-from ..kernels import Kernel, Linear, as_kernel
+from ..kernels import Kernel, as_kernel
 from .bank import Bank, FeatureBank, Sharing, TileBank
 from .base import Family
 from .monomial_search import product_searcher
 from .monomials import monomials, multisets, n_multisets, orderings, power_name
+from .product_sum import ProductSum
 from .sampling import draw_products, product_sampler, uniform_products
 from .search import CostedSearcher
 
 #: Largest family that is enumerated; beyond it, sampling and search are the tools.
 MAX_ENUMERATED = 500_000
-
-
 #: Up to this many rows the sum of all kernels is held as a matrix.
 PROPOSAL_ROWS = 3000
 
@@ -356,96 +354,3 @@ class _ProductBank(TileBank):
 
     def open(self, a, b):
         return self.family._open(self.X[a:b], self.X[a:], self.of)
-
-
-class ProductSum(Kernel):
-    """The plain sum of all products of 1 to D scaled base kernels, in closed form.
-
-    With κ̃_j = κ_j/scale_j: Σ_d S^d/ρ_d², S = Σ_j κ̃_j, when products count once per ordering, and
-    Σ_d h_d(κ̃)/ρ_d² with the complete homogeneous polynomials h_{d,j} = h_{d,j-1} + κ̃_j h_{d-1,j} when they
-    count once. O(n n' r D) time, O(n n' D) memory.
-
-    Parameters
-    ----------
-    base : list of kernels or None
-        Base kernels; None means the columns.
-    scale : list of float
-        mean κ_j(x_t, x_t) for every base kernel; those with scale 0 are left out.
-    degree : int
-    count : {"distinct", "ordered"}
-    prior_sq : list of float
-        ρ_d², d = 1..D.
-    """
-
-    accepts_sparse = False
-
-    def __init__(self, base, scale, degree, count, prior_sq):
-        self.base = base
-        self.scale = scale
-        self.degree = degree
-        self.count = count
-        self.prior_sq = prior_sq
-
-    def resolve(self, n_features, names):
-        """Return a copy; base kernels are resolved already."""
-        return clone(self)
-
-    def _gram(self, X, Z):
-        out = np.empty((X.shape[0], Z.shape[0]))
-        for rows in row_blocks(X.shape[0], Z.shape[0]):
-            out[rows] = self._sum(self._scaled(X[rows], Z), (len(range(*rows.indices(len(X)))), Z.shape[0]))
-        return out
-
-    def _kernels(self):
-        if self.base is not None:
-            return list(self.base)
-        return [Linear(columns=[j]) for j in range(len(self.scale))]
-
-    def _scaled(self, X, Z):
-        if self.base is None and self.count == "ordered":  # only the sum is needed: one matrix product
-            used = np.asarray(self.scale) > 0
-            yield (X[:, used] / np.asarray(self.scale)[used]) @ Z[:, used].T
-            return
-        block = Sharing(self._kernels()).open(X, Z)
-        for j, scale in enumerate(self.scale):
-            if scale > 0:
-                yield block(j) / scale
-
-    @np.errstate(over="ignore", invalid="ignore")  # whoever uses the sum checks that it is finite
-    def _sum(self, scaled, shape):
-        """Add up all products of the matrices in `scaled`."""
-        if self.count == "ordered":
-            S = sum(scaled, np.zeros(shape))
-            out, power = np.zeros(shape), np.ones(shape)
-            for weight in self.prior_sq:
-                power = power * S
-                out += power / weight
-            return out
-        h = [np.ones(shape)] + [np.zeros(shape) for _ in range(self.degree)]
-        for K in scaled:
-            for d in range(1, self.degree + 1):  # h[d-1] already holds this kernel: powers are allowed
-                h[d] += K * h[d - 1]
-        return sum((h[d] / w for d, w in enumerate(self.prior_sq, start=1)), np.zeros(shape))
-
-    def diag(self, X):
-        """Return the sum on the diagonal, O(n r D)."""
-        X = self.select(X)
-        rows = (k.diag(X) / s for k, s in zip(self._kernels(), self.scale, strict=True) if s > 0)
-        return self._sum(rows, X.shape[0])
-
-    def _symbol(self):
-        r = len(self.scale)
-        n = (
-            n_multisets(r, self.degree)
-            if self.count == "distinct"
-            else sum(r**d for d in range(1, self.degree + 1))
-        )
-        return f"all {n:,} products of degree ≤ {self.degree}"
-
-    def parameters(self):
-        """Return the degree and the counting."""
-        return {
-            "degree": self.degree,
-            "count": self.count,
-            "members": math.comb(len(self.scale) + self.degree, self.degree) - 1,
-        }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -47,7 +48,41 @@ class Linear(Kernel):
         return dense(self.select(X))
 
 
-class RBF(Kernel):
+class _WithBandwidth(Kernel):
+    """``κ(x, z) = exp(-S / σ^power)`` of a statistic S that is zero for equal rows."""
+
+    has_random_features = True
+    power: ClassVar[int]
+    symbol: ClassVar[str]
+    feature_map: ClassVar[Any]
+
+    def __init__(self, sigma=1.0, columns=None):
+        self.sigma = sigma
+        self.columns = columns
+
+    def check(self):
+        """Require a positive bandwidth."""
+        require_positive(self, "sigma")
+
+    def from_statistic(self, S):
+        """Return exp(-S/σ^power)."""
+        # A NumPy scalar would turn single precision into double.
+        out = S * (-1.0 / float(self.sigma) ** self.power)
+        return np.exp(out, out=out)
+
+    def diag(self, X):
+        """Return ones."""
+        return np.ones(X.shape[0])
+
+    def random_features(self, n_features, seed, index, size):
+        """Return the random features that suit the kernel."""
+        return self.feature_map(self.sigma, self.width(n_features), self.columns, seed, index, size)
+
+    def _symbol(self):
+        return f"{self.symbol}(σ={self.sigma:.3g})"
+
+
+class RBF(_WithBandwidth):
     """``κ(x, z) = exp(-‖x - z‖² / σ²)``, that is `gamma` = 1/σ² in scikit-learn's terms.
 
     Parameters
@@ -59,34 +94,10 @@ class RBF(Kernel):
     """
 
     statistic = "sqdist"
-    has_random_features = True
-
-    def __init__(self, sigma=1.0, columns=None):
-        self.sigma = sigma
-        self.columns = columns
-
-    def check(self):
-        """Require a positive bandwidth."""
-        require_positive(self, "sigma")
-
-    def from_statistic(self, S):
-        """Return exp(-S/σ²)."""
-        out = S * (-1.0 / float(self.sigma) ** 2)  # a NumPy scalar would turn single precision into double
-        return np.exp(out, out=out)
-
-    def diag(self, X):
-        """Return ones."""
-        return np.ones(X.shape[0])
-
-    def random_features(self, n_features, seed, index, size):
-        """Return random Fourier features."""
-        return Fourier(self.sigma, self.width(n_features), self.columns, seed, index, size)
-
-    def _symbol(self):
-        return f"rbf(σ={self.sigma:.3g})"
+    power, symbol, feature_map = 2, "rbf", Fourier
 
 
-class Laplacian(Kernel):
+class Laplacian(_WithBandwidth):
     """``κ(x, z) = exp(-‖x - z‖₁ / σ)``.
 
     Parameters
@@ -98,31 +109,7 @@ class Laplacian(Kernel):
     """
 
     statistic = "l1"
-    has_random_features = True
-
-    def __init__(self, sigma=1.0, columns=None):
-        self.sigma = sigma
-        self.columns = columns
-
-    def check(self):
-        """Require a positive bandwidth."""
-        require_positive(self, "sigma")
-
-    def from_statistic(self, S):
-        """Return exp(-S/σ)."""
-        out = S * (-1.0 / float(self.sigma))
-        return np.exp(out, out=out)
-
-    def diag(self, X):
-        """Return ones."""
-        return np.ones(X.shape[0])
-
-    def random_features(self, n_features, seed, index, size):
-        """Return random binning features."""
-        return Binning(self.sigma, self.width(n_features), self.columns, seed, index, size)
-
-    def _symbol(self):
-        return f"laplacian(σ={self.sigma:.3g})"
+    power, symbol, feature_map = 1, "laplacian", Binning
 
 
 class Polynomial(Kernel):

@@ -19,6 +19,7 @@ from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
 from ..losses import Loss
+from ..predictors import Predictor
 from ..problem import MemoryStream, Problem, Result, Stream, Trace
 from .log import Log, OnIteration, Progress
 from .log import Step as Step
@@ -129,7 +130,7 @@ class TwoStageSolver(Solver):
         log.add(iterate)
         # The machine is solved to 1e-10 where rounding allows it; a gap above this means that it was not.
         converged = iterate.gap <= 1e-6 * iterate.objective + ROUNDING * work.start_value()
-        return result_of(work, iterate, log.trace(), n_iter=1, converged=converged)
+        return result_of(work.predictor(iterate), iterate, log.trace(), n_iter=1, converged=converged)
 
 
 def any_kernel(problem: Problem) -> Combination:
@@ -284,7 +285,7 @@ class BatchSolver(Solver):
         assert best is not None
         if not (converged or stopped):
             self._warn(best, len(log), floor)
-        return result_of(work, best, log.trace(), n_iter=len(log), converged=converged)
+        return result_of(work.predictor(best), best, log.trace(), n_iter=len(log), converged=converged)
 
     def _warn(self, best, n_iter, floor):
         warnings.warn(
@@ -324,12 +325,13 @@ def check_init(init, alive: np.ndarray) -> np.ndarray | None:
     return theta
 
 
-def result_of(work: Workspace, iterate: Iterate, trace: Trace, *, n_iter: int, converged: bool) -> Result:
-    """Turn an iterate into a result."""
-    combination = work.combination(iterate)
+def result_of(
+    predictor: Predictor, iterate: Iterate, trace: Trace, *, n_iter: int, converged: bool
+) -> Result:
+    """Turn an iterate and its predictor into a result."""
     return Result(
-        predictor=work.predictor(iterate, combination),
-        combination=combination,
+        predictor=predictor,
+        combination=predictor.combination,
         objective=iterate.objective,
         gap=iterate.gap,
         gap_kind="exact",

@@ -16,7 +16,8 @@ from .._text import brief
 from ..families.base import Enumerable, Maximisable, can
 from ..problem import Problem, Result
 from .base import Log, Solver, check_init, generator
-from .greedy_steps import Corrective, Limits, Run, Stepwise
+from .greedy_run import Limits, Run
+from .greedy_steps import Corrective, Stepwise
 from .least_squares import LeastSquares, refitter_for
 from .stopping import ROUGH, ExtendedBIC, HeldOut
 

@@ -19,12 +19,12 @@ KEPT_COLUMNS = 2**22
 BLOCK = 2**18
 
 
-def refitter_for(problem: Problem, tol: float, p: float = 1.0, gram_of=None) -> Refitter:
+def refitter_for(problem: Problem, tol: float, p: float = 1.0) -> Refitter:
     """Return what solves restricted problems fastest."""
     columns = can(problem.family, HasFeatures) and getattr(problem.family, "rank_one", False)
     if p == 1 and columns and problem.loss.name == "squared" and problem.n_outputs == 1:
         return LeastSquares(problem, tol)
-    return Refitter(problem, tol, p, gram_of)
+    return Refitter(problem, tol, p)
 
 
 class LeastSquares(Refitter):

@@ -16,7 +16,7 @@ from ..certificates import conjugate_exponent, norm
 from ..certificates import penalties as group_penalties
 from ..families.base import Enumerable
 from ..problem import Problem, nu_of
-from .base import ROUNDING, Log, Solver, generator
+from .base import ROUNDING, Log, Solver, generator, result_of
 from .sequential import Rule, Sweeps
 from .workspace import Iterate
 
@@ -98,7 +98,8 @@ class _Stochastic(Solver):
         if interrupted or run.exhausted:
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
         trace = log.trace(updates=tuple(run.updates), stage=tuple(run.stages))
-        return run.sweeps.result(best, trace, n_iter=len(log), converged=run.settled and not interrupted)
+        predictor = run.sweeps.predictor(best)
+        return result_of(predictor, best, trace, n_iter=len(log), converged=run.settled and not interrupted)
 
     def _stages(self, run: _Run) -> None:
         raise NotImplementedError

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from ..families.base import HasFeatures, can
 from ..machines import Fit, solve_primal
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
-from .growing import Growing
 from .lp_norm import LpNorm
 from .simple_mkl import SimpleMKL
 from .workspace import Iterate, Workspace
@@ -95,19 +94,10 @@ class Refitter:
         Relative duality gap of the restricted problem.
     p : float
         Norm over kernels.
-    gram_of : callable, optional
-        From a member to its Gram matrix on the rows.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        tol: float,
-        p: float = 1.0,
-        gram_of: Callable[[Any], np.ndarray] | None = None,
-    ):
+    def __init__(self, problem: Problem, tol: float, p: float = 1.0):
         self.problem, self.tol, self.p = problem, tol, p
-        self._growing = Growing(problem, gram_of)
         self.family: Any = problem.family
         self.lam = 1.0 / (problem.C * problem.n_rows)
         self._last: Fit | None = None
@@ -128,7 +118,7 @@ class Refitter:
         """Solve over `members`, from the weights that they have at `start`."""
         pb = self.problem
         rho_sq = pb.scale.rho_sq(members, self.p)
-        work = Workspace(pb, self.family, members, rho_sq, self.p, self._growing.bank(members))
+        work = Workspace(pb, self.family, members, rho_sq, self.p)
         work._last = self._last
         before = dict(zip(start.members, start.theta, strict=True))
         theta = np.array([before.get(z, 0.0) for z in members])

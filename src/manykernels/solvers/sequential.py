@@ -22,7 +22,7 @@ from ..combination import Combination
 from ..families.values import Values
 from ..losses.base import DOMAIN_SLACK
 from ..predictors import Dual
-from ..problem import Problem, Result, Trace, nu_of
+from ..problem import Problem, nu_of
 from .workspace import Iterate
 
 #: Rows per block when kernels are computed on the fly; a block's values among its own rows come first.
@@ -280,22 +280,6 @@ class Sweeps:
             pb.family, self.members, iterate.theta * self.inverse, np.sqrt(self.rho_sq), iterate.u
         )
         return Dual.from_training(combination, pb.X, iterate.A, iterate.intercept)
-
-    def result(self, iterate: Iterate, trace: Trace, *, n_iter: int, converged: bool) -> Result:
-        """Turn an iterate into a result."""
-        predictor = self.predictor(iterate)
-        return Result(
-            predictor=predictor,
-            combination=predictor.combination,
-            objective=iterate.objective,
-            gap=iterate.gap,
-            gap_kind="exact",
-            n_iter=n_iter,
-            converged=converged,
-            trace=trace,
-            dual_coef=iterate.A,
-            intercept=iterate.intercept,
-        )
 
 
 class _Waiting:

@@ -26,7 +26,7 @@ class Uniform(TwoStageSolver):
 
     Any loss. Needs a family that can be listed; on Products with ``normalize="base"`` the sum of all
     members, however many, has a closed form of cost O(n² r D)
-    (:class:`~manykernels.families.products.ProductSum`).
+    (:class:`~manykernels.families.product_sum.ProductSum`).
 
     Attributes
     ----------
@@ -98,4 +98,4 @@ class Single(Solver):
                 break
         assert best is not None
         converged = best.gap <= self.tol * best.objective
-        return result_of(work, best, log.trace(), n_iter=len(log), converged=converged)
+        return result_of(work.predictor(best), best, log.trace(), n_iter=len(log), converged=converged)

@@ -12,7 +12,6 @@ import numpy as np
 from .._threads import one_blas_thread
 from ..certificates import certificate, mean_loss, penalties
 from ..combination import Combination
-from ..families.bank import Bank
 from ..families.base import Family
 from ..machines import Fit, solve_dual, solve_primal
 from ..predictors import Dual, Predictor, Primal
@@ -64,19 +63,9 @@ class Workspace:
         The kernels; a ρ of 0 marks a member that is dropped.
     p : float or None
         The norm of the certificate; None when the kernel is fixed, as in two-stage solvers.
-    bank : Bank, optional
-        The members bound to the rows, where they are already.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        family: Family,
-        members: Sequence[Any],
-        rho_sq,
-        p: float | None,
-        bank: Bank | None = None,
-    ):
+    def __init__(self, problem: Problem, family: Family, members: Sequence[Any], rho_sq, p: float | None):
         self.problem = problem
         self.family = family
         self.members = members
@@ -87,7 +76,7 @@ class Workspace:
                 "kernels: every kernel vanishes on the training rows; check that X is not all zeros."
             )
         self.p = p
-        self.bank = family.bank(problem.X, members) if bank is None else bank
+        self.bank = family.bank(problem.X, members)
         self.lam = 1.0 / (problem.C * problem.n_rows)
         self._last: Fit | None = None
 
@@ -189,8 +178,9 @@ class Workspace:
             self.family, self.members, self.weights(iterate.theta), np.sqrt(self.rho_sq), iterate.u
         )
 
-    def predictor(self, iterate: Iterate, combination: Combination) -> Predictor:
+    def predictor(self, iterate: Iterate) -> Predictor:
         """Return the predictor of an iterate."""
+        combination = self.combination(iterate)
         if iterate.W is not None:
             return Primal(combination, iterate.W, iterate.intercept)
         return Dual.from_training(combination, self.problem.X, iterate.A, iterate.intercept)

@@ -1,0 +1,86 @@
+"""Columns by their names: what tables in memory, batches and files have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._text import brief
+
+
+def float_type(dtypes: Iterable[np.dtype]) -> type:
+    """Return the narrower float that holds columns of these types exactly."""
+    small = all(t == np.float32 or (t.kind in "biuf" and t.itemsize <= 2) for t in dtypes)
+    return np.float32 if small else np.float64
+
+
+def matrix(columns: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+    """Return columns of numbers side by side; others are refused by their name."""
+    arrays = [np.asarray(c) for c in columns]
+    for name, values in zip(names, arrays, strict=True):
+        if values.dtype.kind not in "biuf" or values.ndim != 1:
+            raise not_numbers(name, "text" if values.dtype.kind in "OUT" else str(values.dtype))
+    X = np.empty((len(arrays[0]), len(arrays)), dtype=float_type([a.dtype for a in arrays]))
+    for j, values in enumerate(arrays):
+        X[:, j] = values
+    return X
+
+
+def not_numbers(name: str, kind: str) -> ValueError:
+    """Return the refusal of a column."""
+    return ValueError(
+        f"Column {brief(name)} holds {kind}, not numbers; encode it as numbers first, or leave it out with "
+        f"manykernels.streaming.open_source(..., drop=[{name!r}])."
+    )
+
+
+def column(table, name):
+    """Return a column of a dict, DataFrame or Arrow table."""
+    if name not in (names_of(table) or ()):
+        have = ", ".join(map(str, (names_of(table) or ())[:8]))
+        raise ValueError(f"There is no column {brief(name)}; there are {have or 'no names at all'}.")
+    return table[name]
+
+
+def names_of(table) -> tuple[str, ...] | None:
+    """Return the names of a table's columns, None where it has none."""
+    if isinstance(table, Mapping):
+        return tuple(table)
+    if hasattr(table, "column_names"):  # Arrow
+        return tuple(table.column_names)
+    if hasattr(table, "columns"):  # pandas, polars
+        return tuple(map(str, table.columns)) if all(isinstance(c, str) for c in table.columns) else None
+    return None
+
+
+def is_names(value) -> bool:
+    """Whether a value is a name, or several."""
+    return isinstance(value, str) or (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(v, str) for v in value)
+    )
+
+
+def listed(value) -> tuple[str, ...]:
+    """Return one name, or several, or none, as a tuple."""
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+def choose(names, labels, features, columns, drop) -> tuple[str, ...]:
+    """Return the features among the columns `names`: those asked for, or all but the labels and what is dropped."""
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"There are two columns called {brief(twice)}; rename one.")
+    for name in (*labels, *(features if features is not None else ()), *(columns or ()), *(drop or ())):
+        if name not in names:
+            have = ", ".join(names[:8]) + (" and more" if len(names) > 8 else "")
+            raise ValueError(f"There is no column {brief(name)}; there are {have}.")
+    if features is not None:
+        return tuple(features)
+    if columns is not None:
+        return tuple(name for name in columns if name not in labels)
+    left = tuple(name for name in names if name not in (*labels, *(drop or ())))
+    if not left:
+        raise ValueError("No column is left to predict from.")
+    return left
