@@ -69,7 +69,7 @@ class Rows:
         return cls(X[:n], y[:n], Xt, yt)
 
 
-def _memory(field: str) -> float:
+def memory(field: str) -> float:
     """Return VmRSS or VmHWM in MiB; the peak of the process where /proc is missing."""
     try:
         with open("/proc/self/status") as status:
@@ -78,7 +78,7 @@ def _memory(field: str) -> float:
         return peak_mib()
 
 
-def _forget_peak() -> None:
+def forget_peak() -> None:
     """Start the peak anew from what is resident now, where the system can do that."""
     try:
         with open("/proc/self/clear_refs", "w") as control:
@@ -101,12 +101,12 @@ def score_of(model, X, y, metric: str) -> float:
 
 def measured(fit, rows: Rows, metric="score") -> dict:
     """Fit and score; seconds, memory of the process, and what the fit added to what was there before."""
-    _forget_peak()
-    before = _memory("VmRSS")
+    forget_peak()
+    before = memory("VmRSS")
     with Clock() as clock, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = fit(rows.X, rows.y)
-    peak = _memory("VmHWM")
+    peak = memory("VmHWM")
     with Clock() as guess:
         value = score_of(model, rows.Xt, rows.yt, metric)
     record = {
