@@ -1,0 +1,139 @@
+"""Visits of :class:`~manykernels.solvers.blockwise_sweeps.Sweeps` to blocks with dense features, strip by strip.
+
+Strips are summed along lanes, and the lanes in order, so that results do not depend on threads.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._numba.binning import subtract_step
+from .._threads import one_blas_thread
+from .row_store import RowStore
+
+if TYPE_CHECKING:
+    from .blockwise_sweeps import Unit
+
+#: Rows that features are computed for at a time.
+STRIP = 1024
+
+
+class DenseVisits:
+    """Sums over rows, and steps of residuals, for blocks with dense features and for the intercept.
+
+    Parameters
+    ----------
+    store : RowStore
+        Its residuals are changed.
+    maps : list of FeatureMap
+    units : list of Unit
+    pool : ThreadPoolExecutor
+    """
+
+    def __init__(self, store: RowStore, maps: list[Any], units: list[Unit], pool: ThreadPoolExecutor):
+        self.store, self.units, self._pool = store, units, pool
+        self.lanes = store.strips(STRIP)
+        # Two: the block that is summed up, and the one whose step is pending.
+        self._block = lru_cache(2)(lambda number: maps[units[number].member].block(units[number].index))
+
+    def sums(self, number: int, pending: int, step, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        """Take the step of the unit `pending` (-1: none), and return Zᵀ S R of a unit, with ZᵀSZ if asked for.
+
+        O(n w (d + c)) for w features of d columns and c outputs, O(n w²) more for the Gram matrix.
+        """
+        unit, c = self.units[number], step.shape[1]
+        add = self._add_intercept if unit.member < 0 else self._add_features
+
+        def along(lane):
+            strips = _Strips(self, pending, step, unit.width)
+            sums, gram = np.zeros((c, unit.width)), np.zeros((unit.width, unit.width)) if curvature else None
+            for piece in lane:
+                add(number, piece, strips, sums, gram)
+            return [sums] if gram is None else [sums, gram]
+
+        sums, *gram = self._over_lanes(along)
+        return sums.T, gram[0] if curvature else None
+
+    def _add_intercept(self, number, piece, strips, sums, gram) -> None:
+        R, s = strips.residuals(piece), self.store.weights(*piece)
+        sums[:, 0] += s @ R.astype(np.float64)
+        if gram is not None:
+            gram += s.sum(dtype=np.float64)
+
+    def _add_features(self, number, piece, strips, sums, gram) -> None:
+        R, s = strips.residuals(piece), self.store.weights(*piece)[:, None]
+        Z = strips.features(number, piece)
+        sums += (s * R).T @ Z
+        if gram is not None:
+            if not (s == 1).all():
+                Z *= np.sqrt(s)
+            gram += Z.T @ Z
+
+    def settle(self, pending: int, step) -> float:
+        """Take the step of the unit `pending` (-1: none), and return Σ_t s_t ‖R_t‖²."""
+
+        def along(lane):
+            strips, total = _Strips(self, pending, step, 0), np.zeros(1)
+            for piece in lane:
+                R = strips.residuals(piece)
+                total += self.store.weights(*piece) @ np.einsum("tk,tk->t", R, R, dtype=np.float64)
+            return [total]
+
+        return float(self._over_lanes(along)[0][0])
+
+    def take_step(self, number: int, tile: int, R: np.ndarray, step) -> None:
+        """Subtract a block's change of the scores from the residuals of a whole tile."""
+        strips = _Strips(self, number, step, 0)
+        for a in range(0, len(R), STRIP):
+            strips.take_step(tile, slice(a, min(a + STRIP, len(R))), R[a : a + STRIP])
+
+    def _over_lanes(self, along) -> list[np.ndarray]:
+        """Return the sums of the arrays that `along` returns for each lane, added in order."""
+        with one_blas_thread():
+            parts = self._pool.map(along, self.lanes)
+            total = next(parts)
+            for part in parts:
+                for a, b in zip(total, part, strict=True):
+                    a += b
+        return total
+
+
+class _Strips:
+    """What one lane works with: the step that is pending, and arrays that serve for strip after strip."""
+
+    def __init__(self, visits: DenseVisits, pending: int, step, width: int):
+        self.visits, self.store, self.pending = visits, visits.store, pending
+        self.unit = visits.units[pending] if pending >= 0 else None
+        wide = max(width, self.unit.width if self.unit is not None and self.unit.place == -1 else 0)
+        self.Z = np.empty(STRIP * wide, dtype=np.float32)
+        self.step = step if self.unit is None else step[: self.unit.width]
+        self.change = np.empty((STRIP, step.shape[1]), dtype=np.float32)
+
+    def features(self, number: int, piece) -> np.ndarray:
+        """Return the features of a strip, until the next call."""
+        block, X = self.visits._block(number), self.store.rows(*piece)
+        return block.transform(X, self.Z[: len(X) * block.width].reshape(len(X), block.width))
+
+    def residuals(self, piece) -> np.ndarray:
+        """Return the residuals of a strip after the step that is pending."""
+        R = self.store.residuals(*piece)
+        if self.unit is not None:
+            self.take_step(*piece, R)
+            self.store.put_residuals(piece[0], R, piece[1])
+        return R
+
+    def take_step(self, tile: int, part: slice, R: np.ndarray) -> None:
+        """Subtract the change of the scores from the residuals of a strip."""
+        unit = self.unit
+        assert unit is not None
+        if unit.member < 0:
+            R -= self.step
+        elif unit.place >= 0:
+            subtract_step(self.store.bins(tile, unit.place, unit.index)[part], self.step, R)
+        else:
+            Z = self.features(self.pending, (tile, part))
+            R -= np.matmul(Z, self.step, out=self.change[: len(R)])
