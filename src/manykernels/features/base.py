@@ -32,10 +32,6 @@ class Block(Protocol):
         """
         ...
 
-    def scores(self, X, W) -> np.ndarray:
-        """Return Z W, (n, c)."""
-        ...
-
 
 class FeatureMap(Protocol):
     """The features of one kernel.

@@ -37,7 +37,3 @@ class Exact:
             return np.asarray(Z, dtype=np.float32)
         out[:, first : first + self.width] = Z
         return out
-
-    def scores(self, X, W) -> np.ndarray:
-        """Return Z W."""
-        return self.transform(X) @ np.asarray(W, dtype=np.float32)

