@@ -203,7 +203,11 @@ class RandomFeature:
                     last = min(count, g + _GRIDS)
                     W = self.W[first : first + (last - g) * width].astype(np.float32, copy=False)
                     first += len(W)
-                    yield i, _ROWS, _adds_looked_up(feature_map.grids(g, last), W.reshape(last - g, width, -1))
+                    yield (
+                        i,
+                        _ROWS,
+                        _adds_looked_up(feature_map.grids(g, last), W.reshape(last - g, width, -1)),
+                    )
                 continue
             several = max(1, _DRAWN // (int(self.n_features[0]) * feature_map.width))
             for a in range(0, count, several):

@@ -46,7 +46,9 @@ class DenseVisits:
         # Two: the block that is summed up, and the one whose step is pending.
         self._block = lru_cache(2)(lambda number: maps[units[number].member].block(units[number].index))
 
-    def sums(self, number: int, pending: int, step, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    def sums(
+        self, number: int, pending: int, step, *, curvature: bool
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Take the step of the unit `pending` (-1: none), and return Zᵀ S R of a unit, with ZᵀSZ if asked for.
 
         O(n w (d + c)) for w features of d columns and c outputs, O(n w²) more for the Gram matrix.

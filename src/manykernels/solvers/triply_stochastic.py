@@ -18,8 +18,9 @@ from ..predictors import RandomFeature
 from ..problem import MemoryStream, Problem, Result, Trace
 from .base import StreamingSolver, generator
 from .feature_state import FeatureState, closed_form
-from .feature_steps import Steps, best_constant, dense
+from .feature_steps import Steps, best_constant
 from .log import Progress
+from .row_store import dense
 
 NUMBER = int | float | np.number
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
