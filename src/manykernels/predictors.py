@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.sparse import issparse
 
-from ._blocks import row_blocks
+from ._blocks import product_width, row_blocks
 from ._threads import map_in_threads
 from .combination import Combination
 
@@ -212,9 +212,9 @@ class RandomFeature:
             several = max(1, _DRAWN // (int(self.n_features[0]) * feature_map.width))
             for a in range(0, count, several):
                 blocks = [feature_map.block(index) for index in range(a, min(a + several, count))]
-                W = self.W[first : first + len(blocks) * feature_map.width].astype(np.float32)
-                first += len(W)
-                yield i, _DENSE_ROWS, _adds_products(blocks, W)
+                last = first + len(blocks) * feature_map.width
+                yield i, _DENSE_ROWS, _adds_products(blocks, self.W[first:last])
+                first = last
 
     def _add(self, n_rows, add, X, out) -> None:
         """Add a piece's scores, on row tiles in threads."""
@@ -256,11 +256,13 @@ def _adds_looked_up(grids, W):
 
 def _adds_products(blocks, W):
     """Return a function that adds Σ_b Z_b W_b, with one array for the features of block after block."""
-    width = blocks[0].width
+    width, c = blocks[0].width, W.shape[1]
+    wide = np.zeros((len(W), product_width(c)), dtype=np.float32)
+    wide[:, :c] = W
 
     def add(X, out):
         Z = np.empty((len(X), width), dtype=np.float32)
         for k, block in enumerate(blocks):
-            out += block.transform(X, Z) @ W[k * width : (k + 1) * width]
+            out += (block.transform(X, Z) @ wide[k * width : (k + 1) * width])[:, :c]
 
     return add

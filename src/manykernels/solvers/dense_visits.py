@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._blocks import product_width
 from .._numba.binning import subtract_step
 from .._threads import one_blas_thread
 from .row_store import RowStore
@@ -77,7 +78,7 @@ class DenseVisits:
     def _add_features(self, number, piece, strips, sums, gram) -> None:
         R, s = strips.residuals(piece), self.store.weights(*piece)[:, None]
         Z = strips.features(number, piece)
-        sums += (s * R).T @ Z
+        sums += strips.turned_product(s * R, Z)
         if gram is not None:
             if not (s == 1).all():
                 Z = Z * np.sqrt(s)
@@ -158,8 +159,11 @@ class _Strips:
         self.unit = visits.units[pending] if pending >= 0 else None
         wide = max(width, self.unit.width if self.unit is not None and self.unit.place == -1 else 0)
         self.Z = np.empty(STRIP * wide, dtype=np.float32)
-        self.step = step if self.unit is None else step[: self.unit.width]
-        self.change = np.empty((STRIP, step.shape[1]), dtype=np.float32)
+        self.c = step.shape[1]
+        self.outputs = np.zeros((STRIP, product_width(self.c)), dtype=np.float32)
+        self.step = step[: 0 if self.unit is None else self.unit.width]
+        self.wide_step = np.zeros((len(self.step), product_width(self.c)), dtype=np.float32)
+        self.wide_step[:, : self.c] = self.step
 
     def features(self, number: int, piece) -> np.ndarray:
         """Return the features of a strip, until the next call; they may be kept, so leave them as they are."""
@@ -171,6 +175,12 @@ class _Strips:
             visits._block(number).transform(self.store.rows(tile, part), Z)
             visits._kept.filled(piece, number)
         return Z
+
+    def turned_product(self, R: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        """Return RᵀZ, (c, width)."""
+        wide = self.outputs[: len(R)]
+        wide[:, : self.c] = R
+        return (wide.T @ Z)[: self.c]
 
     def residuals(self, piece) -> np.ndarray:
         """Return the residuals of a strip after the step that is pending."""
@@ -190,4 +200,4 @@ class _Strips:
             subtract_step(self.store.bins(tile, unit.place, unit.index)[part], self.step, R)
         else:
             Z = self.features(self.pending, (tile, part))
-            R -= np.matmul(Z, self.step, out=self.change[: len(R)])
+            R -= (Z @ self.wide_step)[:, : self.c]

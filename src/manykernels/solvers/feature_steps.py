@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._blocks import product_width
 from .._numba.fourier import descend, follow
 from ..features import Block, generator_of
 from ..problem import Problem
@@ -57,11 +58,12 @@ class Steps:
         self.of = [state.blocks_of(i) for i in range(len(self.maps))]
         self.blocks: list[Block] = []
         self.columns: dict[tuple[int, int], slice] = {}
-        self.W = np.zeros((0, batch.n_outputs), dtype=np.float32)
+        self.W = np.zeros((0, product_width(batch.n_outputs)), dtype=np.float32)
         self._lay_out()
         m, k = len(state.alive), solver.kernels_per_step
         self.cycle = 1 if k == "all" else math.ceil(m / min(k, m))
         self.per_step = min(k, m) if solver.faithful and k != "all" else math.ceil(m / self.cycle)
+        self.zero_loss = batch.loss.value(batch.Y[:1], np.zeros((1, batch.n_outputs)))
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def run(self) -> None:
@@ -92,7 +94,8 @@ class Steps:
                     self._append(i, j)
         for i, of in enumerate(self.of):
             for j, b in enumerate(of):
-                self.W[self.columns[i, j]] = self.state.scale * self.state.V[b]
+                V = self.state.V[b]
+                self.W[self.columns[i, j], : V.shape[1]] = self.state.scale * V
 
     def _append(self, kernel: int, index: int) -> None:
         """Give a block of a kernel the next columns."""
@@ -157,8 +160,7 @@ class Steps:
         state.epoch_rows += len(Y)
         state.weight += float(s.sum())
         state.targets += s @ Y
-        some = slice(None) if loss.regression else slice(1)
-        zero = loss.value(Y[some], np.zeros(Y[some].shape))
+        zero = loss.value(Y, np.zeros(Y.shape)) if loss.regression else self.zero_loss
         state.zero_loss += float(s @ np.broadcast_to(zero, len(Y)))
 
     def _draw(self) -> np.ndarray:
@@ -216,20 +218,21 @@ class Steps:
 
         Tiles of rows are added in order, in float64. Gradients are (c, width).
         """
-        batch, loss = self.batch, self.batch.loss
+        batch, loss, c = self.batch, self.batch.loss, self.batch.n_outputs
         assert batch.sample_weight is not None
         runs = _runs([self.columns[key] for key in wanted])
-        sums = np.zeros((batch.n_outputs, len(self.W)))
-        total, G = 0.0, np.zeros(batch.n_outputs)
+        sums = np.zeros((c, len(self.W)))
+        total, G = 0.0, np.zeros(c)
         for tile in ahead.between(rows.start, rows.stop):
             Y, s = batch.Y[tile.rows], batch.sample_weight[tile.rows]
-            F = tile.Z @ self.W + self.state.intercept
+            F = (tile.Z @ self.W)[:, :c] + self.state.intercept
             slopes = s[:, None] * loss.gradient(Y, F)
             total += float(s @ loss.value(Y, F))
             G += slopes.sum(axis=0)
-            single = np.ascontiguousarray(slopes.T, dtype=np.float32)
+            wide = np.zeros((self.W.shape[1], len(Y)), dtype=np.float32)
+            wide[:c] = slopes.T
             for run in runs:
-                sums[:, run] += single @ tile.Z[:, run]
+                sums[:, run] += (wide @ tile.Z[:, run])[:c]
         return total, G, {key: sums[:, self.columns[key]] for key in wanted}
 
     def _average(self) -> None:
