@@ -184,10 +184,11 @@ class _Strips:
 
     def residuals(self, piece) -> np.ndarray:
         """Return the residuals of a strip after the step that is pending."""
-        R = self.store.residuals(*piece)
+        tile, part = piece
+        R = self.store.residuals(tile, part)
         if self.unit is not None:
-            self.take_step(*piece, R)
-            self.store.put_residuals(piece[0], R, piece[1])
+            self.take_step(tile, part, R)
+            self.store.put_residuals(tile, R, part)
         return R
 
     def take_step(self, tile: int, part: slice, R: np.ndarray) -> None:
