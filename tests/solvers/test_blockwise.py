@@ -110,6 +110,14 @@ def test_a_weight_equals_a_repetition():
     assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-4)  # single precision
 
 
+def test_the_rows_stay_as_they_are():
+    rows = X.astype(
+        np.float32
+    )  # a linear kernel's features are the rows themselves, and held out rows weigh nothing
+    MKLRegressor([Linear(), RBF(2.0)], solver=plain(holdout=0.2)).fit(rows, X[:, 0] * X[:, 1])
+    assert_array_equal(rows, X.astype(np.float32))
+
+
 # -- threads, files, resuming --------------------------------------------------------------------------
 
 
