@@ -157,13 +157,15 @@ class _Strips:
     def __init__(self, visits: DenseVisits, pending: int, step, width: int):
         self.visits, self.store, self.pending = visits, visits.store, pending
         self.unit = visits.units[pending] if pending >= 0 else None
-        wide = max(width, self.unit.width if self.unit is not None and self.unit.place == -1 else 0)
-        self.Z = np.empty(STRIP * wide, dtype=np.float32)
-        self.c = step.shape[1]
-        self.outputs = np.zeros((STRIP, product_width(self.c)), dtype=np.float32)
+        dense = self.unit is not None and self.unit.place == -1
         self.step = step[: 0 if self.unit is None else self.unit.width]
-        self.wide_step = np.zeros((len(self.step), product_width(self.c)), dtype=np.float32)
-        self.wide_step[:, : self.c] = self.step
+        self.Z = np.empty(STRIP * max(width, len(self.step) if dense else 0), dtype=np.float32)
+        self.c = step.shape[1]
+        self.bins: tuple[int, np.ndarray] | None = None
+        self.outputs = np.zeros((STRIP, product_width(self.c)), dtype=np.float32)
+        if dense:
+            self.wide_step = np.zeros((len(self.step), product_width(self.c)), dtype=np.float32)
+            self.wide_step[:, : self.c] = self.step
 
     def features(self, number: int, piece) -> np.ndarray:
         """Return the features of a strip, until the next call; they may be kept, so leave them as they are."""
@@ -198,7 +200,9 @@ class _Strips:
         if unit.member < 0:
             R -= self.step
         elif unit.place >= 0:
-            subtract_step(self.store.bins(tile, unit.place, unit.index)[part], self.step, R)
+            if self.bins is None or self.bins[0] != tile:  # a whole tile's bins are read at once
+                self.bins = tile, self.store.bins(tile, unit.place, unit.index)
+            subtract_step(self.bins[1][part], self.step, R)
         else:
             Z = self.features(self.pending, (tile, part))
             R -= (Z @ self.wide_step)[:, : self.c]
