@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.sparse import issparse
 
-from ._blocks import row_blocks
+from ._blocks import product_width, row_blocks
 from ._threads import map_in_threads
 from .combination import Combination
 
@@ -157,6 +157,8 @@ def feature_maps(family: Any, members, n_features: int, seed: int, sizes) -> lis
 
 #: Grids that are looked up together, and rows of a task: the bins of a task stay in cache.
 _GRIDS, _ROWS = 64, 4096
+#: Dense features: values of blocks that are regenerated together, and rows of a task.
+_DRAWN, _DENSE_ROWS = 2**23, 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +193,7 @@ class RandomFeature:
         return feature_maps(self.combination.family, self.combination.members, n_features, seed, self.size)
 
     def _parts(self):
-        """Yield (member's place, function that adds the scores of rows to an array), for pieces of the predictor."""
+        """Yield (member's place, rows of a task, function that adds their scores), for pieces of the predictor."""
         first = 0
         for i, feature_map in enumerate(self._maps()):
             count = int(self.blocks[i])
@@ -201,35 +203,41 @@ class RandomFeature:
                     last = min(count, g + _GRIDS)
                     W = self.W[first : first + (last - g) * width].astype(np.float32, copy=False)
                     first += len(W)
-                    yield i, _adds_looked_up(feature_map.grids(g, last), W.reshape(last - g, width, -1))
+                    yield (
+                        i,
+                        _ROWS,
+                        _adds_looked_up(feature_map.grids(g, last), W.reshape(last - g, width, -1)),
+                    )
                 continue
-            for index in range(count):
-                block = feature_map.block(index)
-                yield i, _adds_product(block, self.W[first : first + block.width])
-                first += block.width
+            several = max(1, _DRAWN // (int(self.n_features[0]) * feature_map.width))
+            for a in range(0, count, several):
+                blocks = [feature_map.block(index) for index in range(a, min(a + several, count))]
+                last = first + len(blocks) * feature_map.width
+                yield i, _DENSE_ROWS, _adds_products(blocks, self.W[first:last])
+                first = last
 
-    def _add(self, add, X, out) -> None:
+    def _add(self, n_rows, add, X, out) -> None:
         """Add a piece's scores, on row tiles in threads."""
 
         def task(part):
             rows = X[part].toarray() if issparse(X) else X[part]
             add(rows, out[part])
 
-        tiles = [slice(a, a + _ROWS) for a in range(0, X.shape[0], _ROWS)]
+        tiles = [slice(a, a + n_rows) for a in range(0, X.shape[0], n_rows)]
         map_in_threads(task, tiles)
 
     def scores(self, X):
         """Return f(x), O(features) per row; rows in tiles, on a few threads."""
         out = np.zeros((X.shape[0], self.W.shape[1]))
-        for _, add in self._parts():
-            self._add(add, X, out)
+        for _, n_rows, add in self._parts():
+            self._add(n_rows, add, X, out)
         return out + self.intercept
 
     def contributions(self, X):
         """Return f_i(x) for every kernel."""
         out = np.zeros((len(self.combination), X.shape[0], self.W.shape[1]))
-        for i, add in self._parts():
-            self._add(add, X, out[i])
+        for i, n_rows, add in self._parts():
+            self._add(n_rows, add, X, out[i])
         return out
 
     def shifted(self, offset) -> RandomFeature:
@@ -246,8 +254,15 @@ def _adds_looked_up(grids, W):
     return lambda X, out: grids.add_scores(X, W, out)
 
 
-def _adds_product(block, W):
+def _adds_products(blocks, W):
+    """Return a function that adds Σ_b Z_b W_b, with one array for the features of block after block."""
+    width, c = blocks[0].width, W.shape[1]
+    wide = np.zeros((len(W), product_width(c)), dtype=np.float32)
+    wide[:, :c] = W
+
     def add(X, out):
-        out += block.scores(X, W)
+        Z = np.empty((len(X), width), dtype=np.float32)
+        for k, block in enumerate(blocks):
+            out += (block.transform(X, Z) @ wide[k * width : (k + 1) * width])[:, :c]
 
     return add

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose
+from scipy.special import logsumexp
 
 from manykernels.losses import LOSSES, Hinge, Squared, get_loss
 from manykernels.losses.base import project_coupled, project_simplex
@@ -111,6 +113,15 @@ def test_confident_rows_keep_their_tiny_loss(name):
     F = np.array([[50.0, 0.0]]) if loss.multiclass else np.array([[50.0]])
     assert loss.value(Y, F)[0] == pytest.approx(np.exp(-50.0), rel=1e-10)
     assert -loss.gradient(Y, F)[0, 0] == pytest.approx(np.exp(-50.0), rel=1e-10)
+
+
+def test_softmax_is_the_logarithm_of_a_sum_at_all_scales():
+    rng = np.random.default_rng(0)
+    Y = np.eye(5)[rng.integers(5, size=400)]
+    F = rng.standard_normal((400, 5)) * 10.0 ** rng.integers(-3, 4, size=(400, 1))
+    F[:20] = F[:20, :1]  # ties
+    right = np.sum(Y * F, axis=1, keepdims=True)
+    assert_allclose(get_loss("softmax").value(Y, F), logsumexp(F - right, axis=1), rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", NAMES)

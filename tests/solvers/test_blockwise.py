@@ -22,7 +22,7 @@ from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.registry import make_family
-from manykernels.solvers import Blockwise, LpNorm, blockwise_fit, blockwise_online, row_store
+from manykernels.solvers import Blockwise, LpNorm, blockwise_fit, blockwise_online, dense_visits, row_store
 
 from .. import blockwise_job
 
@@ -110,6 +110,14 @@ def test_a_weight_equals_a_repetition():
     assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-4)  # single precision
 
 
+def test_the_rows_stay_as_they_are():
+    rows = X.astype(
+        np.float32
+    )  # a linear kernel's features are the rows themselves, and held out rows weigh nothing
+    MKLRegressor([Linear(), RBF(2.0)], solver=plain(holdout=0.2)).fit(rows, X[:, 0] * X[:, 1])
+    assert_array_equal(rows, X.astype(np.float32))
+
+
 # -- threads, files, resuming --------------------------------------------------------------------------
 
 
@@ -132,6 +140,7 @@ def coefficients(result):
 def small_tiles(monkeypatch):
     monkeypatch.setattr(row_store, "TILE", 64)
     monkeypatch.setattr(row_store, "LANE_ROWS", 100)
+    monkeypatch.setattr(dense_visits, "STRIP", 24)
 
 
 def test_files_and_memory_give_the_same_bits(small_tiles):
@@ -146,6 +155,22 @@ def test_the_number_of_threads_does_not_matter(threads, monkeypatch, small_tiles
     reference = plain().solve(problem(KERNELS))
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     assert_array_equal(coefficients(reference), coefficients(plain().solve(problem(KERNELS))))
+
+
+@pytest.mark.parametrize("room", [0, 8 * 24 * 4 * 64 + 1])
+def test_features_that_are_made_again_are_those_that_were_kept(room, monkeypatch, small_tiles):
+    reference = plain().solve(problem(KERNELS))
+    monkeypatch.setattr(dense_visits, "KEPT", room)  # nothing, or one strip of 64 features in each lane
+    assert_array_equal(coefficients(reference), coefficients(plain().solve(problem(KERNELS))))
+
+
+def test_strips_and_tiles_change_no_more_than_rounding(monkeypatch):
+    whole = coefficients(plain().solve(problem(KERNELS[1:])))
+    monkeypatch.setattr(row_store, "TILE", 64)
+    monkeypatch.setattr(dense_visits, "STRIP", 24)
+    parts = coefficients(plain().solve(problem(KERNELS[1:])))
+    # Sums in single precision over 24 rows instead of all: 1e-7 of the coefficients' size, times the condition.
+    assert_allclose(parts, whole, rtol=0, atol=1e-4 * np.abs(whole).max())
 
 
 @pytest.mark.parametrize("holdout", [0.0, 0.2])

@@ -14,7 +14,14 @@ from manykernels.families import Finite
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import MemoryStream, Problem, Scale
-from manykernels.solvers import LpNorm, StreamingSolver, TriplyStochastic, Uniform, stream_run
+from manykernels.solvers import (
+    LpNorm,
+    StreamingSolver,
+    TriplyStochastic,
+    Uniform,
+    features_ahead,
+    stream_run,
+)
 from manykernels.solvers.feature_state import FeatureState
 from manykernels.solvers.feature_steps import Steps, best_constant
 
@@ -249,6 +256,21 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
         found.append(small(batch_size=150).solve(problem).predictor.scores(X))
     assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"batch_size": 150}, {"faithful": True, "step": 1.0, "batch_size": 40}], ids=str
+)
+def test_features_made_ahead_are_those_of_the_step(params, monkeypatch):
+    problem, found = make("softmax", BANDWIDTHS), []
+    for rows, ahead, threads in ((1024, 4, "1"), (50, 4, "1"), (50, 4, "2"), (16, 1, "2")):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        monkeypatch.setattr(features_ahead, "ROWS", rows)
+        monkeypatch.setattr(features_ahead, "AHEAD", ahead)
+        found.append(small(**params).solve(problem).predictor.scores(X))
+    assert_array_equal(found[1], found[2])  # threads change nothing
+    for other in found[1:]:  # tiles change the rounding of sums in single precision
+        assert_allclose(other, found[0], rtol=0, atol=1e-4 * np.abs(found[0]).max())
 
 
 def test_every_epoch_has_another_order_and_every_row():

@@ -24,12 +24,12 @@ class Block(Protocol):
     @property
     def width(self) -> int: ...
 
-    def transform(self, X) -> np.ndarray:
-        """Return the features Z of the rows, (n, width) in float32."""
-        ...
+    def transform(self, X, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
+        """Return the features Z of the rows, (n, width) in float32.
 
-    def scores(self, X, W) -> np.ndarray:
-        """Return Z W, (n, c)."""
+        A contiguous `out` in float32 gets them in its columns from `first` on, and is returned: for those who want no
+        new array every time, or several blocks side by side.
+        """
         ...
 
 
@@ -42,12 +42,16 @@ class FeatureMap(Protocol):
         How many different blocks there are; None when there is no end to them, 1 for exact features.
     sparse : bool
         Whether a row has one feature of a block that is not zero, so that blocks are given by ``bins``.
+    width : int
+        Features of a block, the same for all.
     """
 
     @property
     def n_blocks(self) -> int | None: ...
     @property
     def sparse(self) -> bool: ...
+    @property
+    def width(self) -> int: ...
 
     def block(self, index: int) -> Block:
         """Return a block, the same one every time."""

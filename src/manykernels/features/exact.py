@@ -30,10 +30,10 @@ class Exact:
             raise IndexError("exact features have a single block")
         return self
 
-    def transform(self, X) -> np.ndarray:
+    def transform(self, X, out=None, first=0) -> np.ndarray:
         """Return the features, in float32."""
-        return np.asarray(self.kernel.features(X), dtype=np.float32)
-
-    def scores(self, X, W) -> np.ndarray:
-        """Return Z W."""
-        return self.transform(X) @ np.asarray(W, dtype=np.float32)
+        Z = self.kernel.features(X)
+        if out is None:
+            return np.asarray(Z, dtype=np.float32)
+        out[:, first : first + self.width] = Z
+        return out

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._numba.fourier import cos_sin
 from .base import generator_of
 
 
@@ -29,20 +30,15 @@ class FourierBlock:
         """Number of features."""
         return 2 * self.frequencies.shape[1]
 
-    def transform(self, X) -> np.ndarray:
+    def transform(self, X, out=None, first=0) -> np.ndarray:
         """Return ``[cos XΩ, sin XΩ] · √(2/width)``, O(n d width)."""
         rows = X if self.columns is None else X[:, self.columns]
-        projected = np.asarray(rows, dtype=np.float32) @ self.frequencies
-        half = projected.shape[1]
-        Z = np.empty((len(projected), 2 * half), dtype=np.float32)
-        np.cos(projected, out=Z[:, :half])
-        np.sin(projected, out=Z[:, half:])
-        Z *= np.float32(math.sqrt(1 / half))
-        return Z
-
-    def scores(self, X, W) -> np.ndarray:
-        """Return Z W."""
-        return self.transform(X) @ np.asarray(W, dtype=np.float32)
+        projected = np.ascontiguousarray(rows, dtype=np.float32) @ self.frequencies
+        n, half = projected.shape
+        if out is None:
+            out = np.empty((n, 2 * half), dtype=np.float32)
+        cos_sin(projected, np.float32(math.sqrt(1 / half)), out, first)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +69,11 @@ class Fourier:
     size: int
     n_blocks = None
     sparse = False
+
+    @property
+    def width(self) -> int:
+        """Features of a block."""
+        return 2 * (self.size // 2)
 
     def block(self, index: int) -> FourierBlock:
         """Return a block, O(d · size) to regenerate."""

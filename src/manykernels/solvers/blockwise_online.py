@@ -83,7 +83,7 @@ def _begin(solver, plan: Plan, problem: Problem) -> State:
 
 
 def _width(feature_map, blocks) -> int:
-    return sum(feature_map.block(b).width for b in range(int(blocks)))
+    return feature_map.width * int(blocks)
 
 
 def _dense_blocks(plan: Plan, maps) -> np.ndarray:
@@ -203,7 +203,7 @@ def _ridge(plan: Plan, gram, products, theta, owner) -> tuple[np.ndarray, np.nda
     H = gram[np.ix_(used, used)]
     H[np.diag_indices_from(H)] += lam[used]
     W = np.zeros_like(products)
-    W[used] = cho_solve(cho_factor(H, overwrite_a=True, check_finite=False), products[used])
+    W[used] = cho_solve(cho_factor(H.T, overwrite_a=True, check_finite=False), products[used])
     squares = np.bincount(owner, np.square(W[1:]).sum(axis=1), minlength=len(theta))
     return W, np.sqrt(plan.rho_sq * squares)
 

@@ -20,10 +20,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, subtract_step
 from .._threads import n_threads, one_blas_thread
+from .dense_visits import DenseVisits
 from .row_store import RowStore
-
-#: Rows that dense features are computed for at a time.
-STRIP = 1024
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def lay_out(maps: list[Any], blocks: np.ndarray) -> list[Unit]:
     units, first, curvature, place = [], 1, 1, 0
     for i, feature_map in enumerate(maps):
         for index in range(int(blocks[i])):
-            width = feature_map.width if feature_map.sparse else feature_map.block(index).width
+            width = feature_map.width
             units.append(Unit(i, index, place if feature_map.sparse else -1, first, width, curvature))
             first += width
             curvature += width if feature_map.sparse else width * width
@@ -92,6 +90,7 @@ class Sweeps:
         self.store, self.maps, self.units, self.state = store, maps, units, state
         self.lanes = store.lanes
         self._pool = ThreadPoolExecutor(n_threads())
+        self._dense = DenseVisits(store, maps, units, self._pool)
 
     @staticmethod
     def fresh_state(units: list[Unit], n_outputs: int) -> dict[str, np.ndarray]:
@@ -125,19 +124,19 @@ class Sweeps:
         elif unit.place >= 0:
             subtract_step(self.store.bins(tile, unit.place, unit.index), step, R)
         else:
-            X, block = self.store.rows(tile), self.maps[unit.member].block(unit.index)
-            for a in range(0, len(R), STRIP):
-                R[a : a + STRIP] -= block.transform(X[a : a + STRIP]) @ step
+            self._dense.take_step(number, tile, R, step)
 
     def visit(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Take the step that is pending, and return Zᵀ S R of a unit, with its counts or Gram matrix if asked for."""
         unit, pending = self.units[number], int(self.state["pending"][0])
         c = self.state["W"].shape[1]
+        if unit.place < 0:
+            sums, counts = self._dense.sums(number, pending, self.state["step"], curvature=curvature)
+            self.state["pending"][0] = -1
+            return sums, counts
 
         def along(lane):
-            sums, counts = np.zeros((unit.width, c)), None
-            if curvature:
-                counts = np.zeros(unit.width if unit.place != -1 else (unit.width, unit.width))
+            sums, counts = np.zeros((unit.width, c)), np.zeros(unit.width) if curvature else None
             for tile in lane:
                 R, s = self.store.residuals(tile), self.store.weights(tile)
                 self._visit_tile(unit, pending, tile, R, s, sums, counts)
@@ -152,50 +151,22 @@ class Sweeps:
 
     def _visit_tile(self, unit, pending, tile, R, s, sums, counts) -> None:
         before = self.units[pending] if pending >= 0 else None
-        if unit.place >= 0:
-            bins = self.store.bins(tile, unit.place, unit.index)
-            if counts is not None:
-                add_counts(bins, s, counts)
-            if before is not None and before.place >= 0:
-                old = self.store.bins(tile, before.place, before.index)
-                step_and_sums(old, self.state["step"][: before.width], bins, R, s, sums)
-                return
-            if before is not None:
-                self._take_step(pending, tile, R)
-            add_sums(bins, R, s, sums)
+        bins = self.store.bins(tile, unit.place, unit.index)
+        if counts is not None:
+            add_counts(bins, s, counts)
+        if before is not None and before.place >= 0:
+            old = self.store.bins(tile, before.place, before.index)
+            step_and_sums(old, self.state["step"][: before.width], bins, R, s, sums)
             return
         if before is not None:
             self._take_step(pending, tile, R)
-        if unit.member < 0:
-            sums[0] += s @ R.astype(np.float64)
-            if counts is not None:
-                counts[0] += s.sum(dtype=np.float64)
-            return
-        X, block = self.store.rows(tile), self.maps[unit.member].block(unit.index)
-        for a in range(0, len(R), STRIP):
-            Z, weight = block.transform(X[a : a + STRIP]), s[a : a + STRIP, None]
-            sums += ((weight * R[a : a + STRIP]).T @ Z).T
-            if counts is not None:
-                Z *= np.sqrt(weight)
-                counts += Z.T @ Z
+        add_sums(bins, R, s, sums)
 
     def settle(self) -> float:
         """Take the step that is pending, and return Σ_t s_t ‖R_t‖²."""
-        pending = int(self.state["pending"][0])
-
-        def along(lane):
-            total = 0.0
-            for tile in lane:
-                R = self.store.residuals(tile)
-                if pending >= 0:
-                    self._take_step(pending, tile, R)
-                    self.store.put_residuals(tile, R)
-                total += float(self.store.weights(tile) @ np.einsum("tk,tk->t", R, R, dtype=np.float64))
-            return total
-
-        total = sum(self._each_lane(along))
+        total = self._dense.settle(int(self.state["pending"][0]), self.state["step"])
         self.state["pending"][0] = -1
-        return float(total)
+        return total
 
     # -- steps -----------------------------------------------------------------------------------------
 
@@ -229,7 +200,8 @@ class Sweeps:
                 return
             H = H.astype(np.float64)
             H[np.diag_indices_from(H)] += lam
-            step = cho_solve(cho_factor(H, overwrite_a=True, check_finite=False), sums - lam * W)
+            # Turned, as symmetric as it is, it lies in the order that is factored in place: three times as fast.
+            step = cho_solve(cho_factor(H.T, overwrite_a=True, check_finite=False), sums - lam * W)
         state["step"][: unit.width] = step
         W += state["step"][: unit.width]  # the very numbers that the residuals lose
         state["pending"][0] = number

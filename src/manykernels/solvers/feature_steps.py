@@ -6,19 +6,19 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from .._threads import map_in_threads
+from .._blocks import product_width
+from .._numba.fourier import descend, follow
 from ..features import Block, generator_of
 from ..problem import Problem
 from .feature_state import FeatureState, closed_form
+from .features_ahead import Ahead
+from .row_store import dense
 
 #: The constant of assumption A4: while it learns, no kernel's θ is below 1/20.
 PSI_CAP = 20.0
 #: Stands for a kernel's number where kernels are drawn.
 DRAWS = 2**31 - 2
-#: Rows of a tile, so that the features of a block stay in the cache.
-TILE = 64
 #: Rows on which the kernels' largest eigenvalues are computed.
 SAMPLE = 128
 #: Bounds of the losses' second derivatives; for those that have none, of the first. Softmax's bound is 1/2, but two
@@ -56,25 +56,58 @@ class Steps:
         self.members = family.members()
         self.maps = family.random_features(self.members, state.n_columns, state.seed, solver.block)
         self.of = [state.blocks_of(i) for i in range(len(self.maps))]
-        place = {b: j for of in self.of for j, b in enumerate(of)}
-        self.blocks: list[Block] = [self.maps[i].block(place[b]) for b, i in enumerate(state.owner)]
+        self.blocks: list[Block] = []
+        self.columns: dict[tuple[int, int], slice] = {}
+        self.W = np.zeros((0, product_width(batch.n_outputs)), dtype=np.float32)
+        self._lay_out()
         m, k = len(state.alive), solver.kernels_per_step
         self.cycle = 1 if k == "all" else math.ceil(m / min(k, m))
         self.per_step = min(k, m) if solver.faithful and k != "all" else math.ceil(m / self.cycle)
+        self.zero_loss = batch.loss.value(batch.Y[:1], np.zeros((1, batch.n_outputs)))
+        self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def run(self) -> None:
         """Take one step per `batch_size` rows."""
-        batch, state = self.batch, self.state
-        assert batch.sample_weight is not None
+        batch, state, size = self.batch, self.state, self.solver.batch_size
         top, trace = self._spectrum()
         seen = state.rows / (state.rows + batch.n_rows)
         state.top = seen * state.top + (1 - seen) * top
         state.trace = seen * state.trace + (1 - seen) * trace
         # A batch on a larger scale than those before gets smaller steps, and leaves later ones as they are.
         self.top, self.trace = np.maximum(top, state.top), np.maximum(trace, state.trace)
-        for first in range(0, batch.n_rows, self.solver.batch_size):
-            part = slice(first, first + self.solver.batch_size)
-            self._step(batch.X[part], batch.Y[part], batch.sample_weight[part])
+        with Ahead(batch.X, self.blocks, size) as ahead:
+            for first in range(0, batch.n_rows, size):
+                self._step(ahead, slice(first, min(first + size, batch.n_rows)))
+
+    # -- where coefficients are ----------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        """Give all blocks their columns: those to come as well, with coefficients 0, unless there is no end to them."""
+        if self.solver.faithful:
+            drawn = [0] * len(self.maps)
+            for i in self.state.owner:
+                self._append(i, drawn[i])
+                drawn[i] += 1
+        else:
+            for i in self.state.alive:
+                for j in range(self._most(i)):
+                    self._append(i, j)
+        for i, of in enumerate(self.of):
+            for j, b in enumerate(of):
+                V = self.state.V[b]
+                self.W[self.columns[i, j], : V.shape[1]] = self.state.scale * V
+
+    def _append(self, kernel: int, index: int) -> None:
+        """Give a block of a kernel the next columns."""
+        block = self.maps[kernel].block(index)
+        self.blocks.append(block)
+        self.columns[kernel, index] = slice(len(self.W), len(self.W) + block.width)
+        self.W = np.concatenate([self.W, np.zeros((block.width, self.W.shape[1]), dtype=np.float32)])
+
+    def _most(self, kernel: int) -> int:
+        """Return how many blocks a kernel gets."""
+        n_blocks = self.maps[kernel].n_blocks
+        return self.solver.n_features // self.solver.block if n_blocks is None else n_blocks
 
     def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the largest eigenvalue of K_i/n and the mean diagonal on a sample, O(m SAMPLE³)."""
@@ -88,43 +121,46 @@ class Steps:
 
     # -- one step ------------------------------------------------------------------------------------------
 
-    def _step(self, X, Y, s) -> None:
-        state, solver = self.state, self.solver
-        self._count(Y, s)
+    def _step(self, ahead: Ahead, rows: slice) -> None:
+        state, solver, n = self.state, self.solver, rows.stop - rows.start
+        self._count(rows)
         drawn = self._draw()  # Alg. 3, line 3
         theta = self.theta()  # line 6: 1/ψ
         moved = {i: self._features(i) for i in drawn}  # line 4
-        loss, G, gradients = self._gradients(X, Y, s, [b for of in moved.values() for b in of])  # line 5
+        loss, G, gradients = self._gradients(
+            ahead, rows, [(i, j) for i, js in moved.items() for j in js]
+        )  # line 5
         if not math.isfinite(loss):
             raise ValueError(
                 f"TriplyStochastic diverged in step {state.step}; lower C or step, or standardise the columns of X"
                 + (", or use faithful=False." if solver.faithful else ".")
             )
         lam = state.lam(self.batch.C)
-        gamma = self._gamma(theta, lam, len(Y))  # line 7
+        gamma = self._gamma(theta, lam, n)  # line 7
         # Each kernel comes once in `cycle` steps, while all shrink in every one; the intercept is in all of them.
         times, share = (1.0, len(drawn) / len(state.alive)) if solver.faithful else (float(self.cycle), 1.0)
         state.shrink(1 - gamma * lam)  # line 10
-        for i, of in moved.items():  # lines 8 and 9
-            eta = gamma * times * theta[i] / (state.rho_sq[i] * len(of))
-            for b in of:
-                state.V[b] -= (eta / (len(Y) * state.scale)) * gradients[b]
-        state.intercept = (1 - gamma * lam) * state.intercept - (gamma * share / len(Y)) * G
+        for i, js in moved.items():  # lines 8 and 9
+            eta = gamma * times * theta[i] / (state.rho_sq[i] * len(js))
+            for j in js:
+                descend(state.V[self.of[i][j]], gradients[i, j], eta / (n * state.scale))
+        state.intercept = (1 - gamma * lam) * state.intercept - (gamma * share / n) * G
         state.batch_loss += loss
-        if loss > EXPLODED * len(Y) * state.zero_loss / state.rows:
+        if loss > EXPLODED * n * state.zero_loss / state.rows:
             state.damping /= 2
         self._average()
 
-    def _count(self, Y, s) -> None:
+    def _count(self, rows: slice) -> None:
         """Take notice of the rows of a step; the loss of f = 0 is the same for all classes."""
         state, loss = self.state, self.batch.loss
+        assert self.batch.sample_weight is not None
+        Y, s = self.batch.Y[rows], self.batch.sample_weight[rows]
         state.step += 1
         state.rows += len(Y)
         state.epoch_rows += len(Y)
         state.weight += float(s.sum())
         state.targets += s @ Y
-        rows = slice(None) if loss.regression else slice(1)
-        zero = loss.value(Y[rows], np.zeros(Y[rows].shape))
+        zero = loss.value(Y, np.zeros(Y.shape)) if loss.regression else self.zero_loss
         state.zero_loss += float(s @ np.broadcast_to(zero, len(Y)))
 
     def _draw(self) -> np.ndarray:
@@ -136,23 +172,21 @@ class Steps:
             rng = generator_of(state.seed, DRAWS, state.step)
             return np.sort(rng.choice(state.alive, self.per_step, replace=False))
         cycle, place = divmod(state.step - 1, self.cycle)
-        order = generator_of(state.seed, DRAWS, cycle).permutation(state.alive)
-        return np.sort(np.array_split(order, self.cycle)[place])
+        if self._order[0] != cycle:
+            order = generator_of(state.seed, DRAWS, cycle).permutation(state.alive)
+            self._order = cycle, [np.sort(part) for part in np.array_split(order, self.cycle)]
+        return self._order[1][place]
 
-    def _features(self, kernel: int) -> list[int]:
-        """Draw a block for a kernel while there is one to come; return the blocks that this step moves."""
-        feature_map, of = self.maps[kernel], self.of[kernel]
-        most = (
-            self.solver.n_features // self.solver.block
-            if feature_map.n_blocks is None
-            else feature_map.n_blocks
-        )
-        endless = self.solver.faithful and feature_map.n_blocks is None
-        if endless or len(of) < most:
-            block = feature_map.block(len(of))
-            self.blocks.append(block)
-            of.append(self.state.append(kernel, block.width))
-        return of[-1:] if self.solver.faithful else of
+    def _features(self, kernel: int) -> range:
+        """Draw a block for a kernel while there is one to come; return which of its blocks this step moves."""
+        of = self.of[kernel]
+        endless = self.solver.faithful and self.maps[kernel].n_blocks is None
+        if endless or len(of) < self._most(kernel):
+            if (kernel, len(of)) not in self.columns:
+                self._append(kernel, len(of))
+            columns = self.columns[kernel, len(of)]
+            of.append(self.state.append(kernel, columns.stop - columns.start))
+        return range(len(of) - 1, len(of)) if self.solver.faithful else range(len(of))
 
     def theta(self) -> np.ndarray:
         """Return 1/ψ_i of every kernel: 1 until every kernel has been drawn, at least 1/PSI_CAP."""
@@ -179,46 +213,48 @@ class Steps:
         gamma = solver.step * state.damping / (curvature * (top + trace / solver.batch_size) + lam)
         return gamma / (1 + gamma * lam * state.step / LATE) * min(1.0, n / solver.batch_size)
 
-    def _gradients(self, X, Y, s, wanted) -> tuple[float, np.ndarray, dict[int, np.ndarray]]:
+    def _gradients(self, ahead: Ahead, rows: slice, wanted: list[tuple[int, int]]):
         """Return the loss, the gradient in the intercept and in the wanted blocks, summed over rows.
 
-        Tiles of rows run on several threads; they are added in order, so that results do not depend on how many.
+        Tiles of rows are added in order, in float64. Gradients are (c, width).
         """
-        state, loss = self.state, self.batch.loss
-        W = [np.asarray(state.scale * v, dtype=np.float32) for v in state.V]
-        wanted = set(wanted)
-
-        def of_tile(part):
-            rows = np.ascontiguousarray(dense(X[part]), dtype=np.float32)
-            F = np.tile(state.intercept, (len(rows), 1))
-            kept = {}
-            for b, block in enumerate(self.blocks):
-                Z = block.transform(rows)
-                F += Z @ W[b]
-                if b in wanted:
-                    kept[b] = Z
-            G = s[part, None] * loss.gradient(Y[part], F)
-            single = np.ascontiguousarray(G.T, dtype=np.float32)
-            return float(s[part] @ loss.value(Y[part], F)), G.sum(axis=0), {b: single @ kept[b] for b in kept}
-
-        tiles = map_in_threads(of_tile, [slice(a, a + TILE) for a in range(0, len(Y), TILE)])
-        total = {b: sum(tile[2][b].T.astype(float) for tile in tiles) for b in wanted}
-        return sum(tile[0] for tile in tiles), sum(tile[1] for tile in tiles), total
+        batch, loss, c = self.batch, self.batch.loss, self.batch.n_outputs
+        assert batch.sample_weight is not None
+        runs = _runs([self.columns[key] for key in wanted])
+        sums = np.zeros((c, len(self.W)))
+        total, G = 0.0, np.zeros(c)
+        for tile in ahead.between(rows.start, rows.stop):
+            Y, s = batch.Y[tile.rows], batch.sample_weight[tile.rows]
+            F = (tile.Z @ self.W)[:, :c] + self.state.intercept
+            slopes = s[:, None] * loss.gradient(Y, F)
+            total += float(s @ loss.value(Y, F))
+            G += slopes.sum(axis=0)
+            wide = np.zeros((self.W.shape[1], len(Y)), dtype=np.float32)
+            wide[:c] = slopes.T
+            for run in runs:
+                sums[:, run] += (wide @ tile.Z[:, run])[:c]
+        return total, G, {key: sums[:, self.columns[key]] for key in wanted}
 
     def _average(self) -> None:
+        """Let the average follow the coefficients, and make the latter ready for the next step."""
         state = self.state
-        if self.solver.faithful:
-            return
-        share = (1 + FORGET) / (state.step + FORGET)
-        state.mean_intercept += share * (state.intercept - state.mean_intercept)
-        for mean, v in zip(state.mean, state.V, strict=True):
-            mean *= 1 - share
-            mean += (share * state.scale) * v
+        share = 0.0 if self.solver.faithful else (1 + FORGET) / (state.step + FORGET)
+        if share:
+            state.mean_intercept += share * (state.intercept - state.mean_intercept)
+        for i, of in enumerate(self.of):
+            for j, b in enumerate(of):
+                follow(state.V[b], state.scale, share, state.mean[b], self.W[self.columns[i, j]])
 
 
-def dense(rows):
-    """Return rows as an array."""
-    return rows.toarray() if sp.issparse(rows) else rows
+def _runs(parts: list[slice]) -> list[slice]:
+    """Return neighbouring slices as one."""
+    runs: list[slice] = []
+    for part in sorted(parts, key=lambda p: p.start):
+        if runs and runs[-1].stop == part.start:
+            runs[-1] = slice(runs[-1].start, part.stop)
+        else:
+            runs.append(part)
+    return runs
 
 
 def best_constant(loss, targets: np.ndarray) -> np.ndarray:

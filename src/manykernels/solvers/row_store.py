@@ -33,12 +33,12 @@ class _Memory:
     def append(self, values: np.ndarray) -> None:
         self.parts.append(values)
 
-    def get(self, tile: int, row: int | None = None) -> np.ndarray:
+    def get(self, tile: int, row: int | slice | None = None) -> np.ndarray:
         return self.parts[tile] if row is None else self.parts[tile][row]
 
-    def put(self, tile: int, values: np.ndarray) -> None:
-        if values is not self.parts[tile]:
-            self.parts[tile][...] = values
+    def put(self, tile: int, values: np.ndarray, part: slice | None = None) -> None:
+        if values is not self.parts[tile] and values.base is not self.parts[tile]:  # else it is there already
+            self.parts[tile][slice(None) if part is None else part] = values
 
     def close(self) -> None:
         self.parts = []
@@ -59,19 +59,27 @@ class _File:
         self._write(np.ascontiguousarray(values), self.end)
         self.end += values.nbytes
 
-    def get(self, tile: int, row: int | None = None) -> np.ndarray:
+    def get(self, tile: int, row: int | slice | None = None) -> np.ndarray:
         first, shape, dtype = self.places[tile]
-        if row is not None:
+        if isinstance(row, slice):
+            first += self._offset(tile, row.start)
+            shape = (row.stop - row.start, *shape[1:])
+        elif row is not None:
+            first += self._offset(tile, row)
             shape = shape[1:]
-            first += row * int(np.prod(shape)) * dtype.itemsize
         out = np.empty(shape, dtype)
         view, done = memoryview(out.reshape(-1).view(np.uint8)), 0
         while done < len(view):
             done += os.preadv(self.handle, [view[done:]], first + done)
         return out
 
-    def put(self, tile: int, values: np.ndarray) -> None:
-        self._write(values, self.places[tile][0])
+    def put(self, tile: int, values: np.ndarray, part: slice | None = None) -> None:
+        self._write(values, self.places[tile][0] + (0 if part is None else self._offset(tile, part.start)))
+
+    def _offset(self, tile: int, row: int) -> int:
+        """Return where a row begins, in bytes from the tile's beginning."""
+        _, shape, dtype = self.places[tile]
+        return row * int(np.prod(shape[1:])) * dtype.itemsize
 
     def _write(self, values, first) -> None:
         view, done = memoryview(values.reshape(-1).view(np.uint8)), 0
@@ -164,25 +172,38 @@ class RowStore:
         count = min(MOST_LANES, max(1, self.n_rows // LANE_ROWS), max(1, len(self.tiles)))
         return [part.tolist() for part in np.array_split(np.arange(len(self.tiles)), count)]
 
+    def strips(self, rows: int) -> list[list[tuple[int, slice]]]:
+        """Return strips of at most so many rows of a tile, in at most MOST_LANES groups of neighbours.
+
+        Finer than `lanes`, for sums that are small and work that is not.
+        """
+        pieces = [
+            (tile, slice(first, min(first + rows, b - a)))
+            for tile, (a, b) in enumerate(self.tiles)
+            for first in range(0, b - a, rows)
+        ]
+        edges = np.linspace(0, len(pieces), min(MOST_LANES, len(pieces)) + 1).astype(int)
+        return [pieces[first:last] for first, last in itertools.pairwise(edges)]
+
     def bins(self, tile: int, place: int, grid: int) -> np.ndarray:
         """Return the bins of a tile's rows in a grid of a map."""
         return self._bins[place].get(tile, grid)
 
-    def rows(self, tile: int) -> np.ndarray:
-        """Return the rows of a tile."""
-        return self._rows.get(tile)
+    def rows(self, tile: int, part: slice | None = None) -> np.ndarray:
+        """Return the rows of a tile, or some of them."""
+        return self._rows.get(tile, part)
 
-    def weights(self, tile: int) -> np.ndarray:
-        """Return the weights of a tile's rows."""
-        return self._weights.get(tile)
+    def weights(self, tile: int, part: slice | None = None) -> np.ndarray:
+        """Return the weights of a tile's rows, or of some."""
+        return self._weights.get(tile, part)
 
-    def residuals(self, tile: int) -> np.ndarray:
-        """Return the residuals of a tile's rows, to be changed and put back."""
-        return self._residuals.get(tile)
+    def residuals(self, tile: int, part: slice | None = None) -> np.ndarray:
+        """Return the residuals of a tile's rows, or of some, to be changed and put back."""
+        return self._residuals.get(tile, part)
 
-    def put_residuals(self, tile: int, R: np.ndarray) -> None:
+    def put_residuals(self, tile: int, R: np.ndarray, part: slice | None = None) -> None:
         """Store changed residuals."""
-        self._residuals.put(tile, R)
+        self._residuals.put(tile, R, part)
 
     def all_residuals(self) -> np.ndarray:
         """Return the residuals of all rows, a copy."""

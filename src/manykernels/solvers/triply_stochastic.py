@@ -18,8 +18,9 @@ from ..predictors import RandomFeature
 from ..problem import MemoryStream, Problem, Result, Trace
 from .base import StreamingSolver, generator
 from .feature_state import FeatureState, closed_form
-from .feature_steps import Steps, best_constant, dense
+from .feature_steps import Steps, best_constant
 from .log import Progress
+from .row_store import dense
 
 NUMBER = int | float | np.number
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
@@ -38,8 +39,8 @@ class TriplyStochastic(StreamingSolver):
     A step takes `batch_size` rows, draws `kernels_per_step` kernels, shrinks all coefficients by 1 - γλ and moves the
     drawn kernels' against their gradient by γ/(ψ_i ρ_i²), where 1/ψ_i = θ_i = u_i^(2-p) / (Σ_j u_j^p)^((2-p)/p) is the
     closed form of the kernel's weight for the norms u_i = ρ_i‖w_i‖ reached so far. Scores need the features of all
-    kernels, the gradient those of the drawn ones only: O(rows · d · m · n_features) an epoch, in tiles of rows on all
-    cores; memory does not depend on the number of rows.
+    kernels, the gradient those of the drawn ones only: O(rows · d · m · n_features) an epoch. Features are made on all
+    cores, ahead of the steps that need them; memory does not depend on the number of rows.
 
     Parameters
     ----------

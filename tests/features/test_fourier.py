@@ -1,0 +1,91 @@
+"""Cosines and sines of a whole tile, against NumPy in double precision."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from manykernels._numba.fourier import FARTHEST, cos_sin, descend, follow
+from manykernels.features import Exact
+from manykernels.features.fourier import FourierBlock
+from manykernels.kernels import Linear
+
+#: A unit in the last place of 1 in single precision. The reduced argument and the polynomial's last sum are rounded,
+#: half a unit each at most; 0.66 is the most that was seen.
+ULP = 2.0**-23
+
+
+def both(P, scale=1.0, first=0, width=None):
+    """Return [cos P, sin P] as the compiled loop writes them, into a matrix of sevens."""
+    P = np.ascontiguousarray(P, dtype=np.float32)
+    Z = np.full((len(P), 2 * P.shape[1] if width is None else width), 7.0, dtype=np.float32)
+    cos_sin(P, np.float32(scale), Z, first)
+    return Z
+
+
+def plain(P):
+    """Return the same in double precision."""
+    P = np.asarray(P, dtype=np.float32).astype(float)
+    return np.hstack([np.cos(P), np.sin(P)])
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 30.0, 1e3, 8191.0, 1e4, 1e6, 1e15, 1e38])
+def test_cosines_and_sines_are_right_to_the_last_bit_of_one(size):
+    P = np.random.default_rng(0).uniform(-size, size, (300, 37))  # an odd width has a rest after the vectors
+    assert_allclose(both(P), plain(P), rtol=0, atol=ULP)
+
+
+def test_multiples_of_a_quarter_turn_and_the_border_between_both_ways():
+    k = np.arange(-5000, 5001)
+    near = [np.float32(k * np.pi / 2), np.nextafter(np.float32((k + 0.5) * np.pi / 2), np.float32(np.inf))]
+    border = [np.nextafter(FARTHEST, s * np.float32(np.inf), dtype=np.float32) for s in (-1, 1)]
+    P = np.concatenate([*near, border, [FARTHEST, -FARTHEST, 0.0, -0.0]])[None, :]
+    assert_allclose(both(P), plain(P), rtol=0, atol=ULP)
+
+
+def test_a_row_with_large_numbers_leaves_the_others_as_they_are():
+    P = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
+    alone = both(P[[0, 2]])
+    P[1, 5] = 3e7
+    assert_array_equal(both(P)[[0, 2]], alone)
+    assert_allclose(both(P), plain(P), rtol=0, atol=ULP)
+
+
+def test_what_is_not_finite_has_no_cosine():
+    Z = both([[np.inf, 1.0], [np.nan, 1.0], [0.0, 1.0]])
+    assert_array_equal(np.isnan(Z), [[True, False, True, False], [True, False, True, False], [False] * 4])
+
+
+def test_scale_and_columns():
+    P = np.random.default_rng(2).standard_normal((5, 8))
+    Z = both(P, scale=0.25, first=3, width=30)
+    assert_allclose(Z[:, 3:19], 0.25 * plain(P), rtol=0, atol=0.25 * ULP)
+    assert (np.delete(Z, np.s_[3:19], axis=1) == 7.0).all()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        FourierBlock(np.random.default_rng(3).standard_normal((4, 6), dtype=np.float32)),
+        FourierBlock(np.random.default_rng(4).standard_normal((2, 6), dtype=np.float32), np.array([1, 3])),
+        Exact(Linear(), 4),
+    ],
+    ids=["fourier", "columns", "exact"],
+)
+def test_features_go_where_they_are_wanted(block):
+    X = np.random.default_rng(5).standard_normal((9, 4))
+    Z = np.full((9, block.width + 5), 7.0, dtype=np.float32)
+    assert block.transform(X, Z, 2) is Z
+    assert_array_equal(Z[:, 2 : 2 + block.width], block.transform(X))
+    assert (Z[:, :2] == 7.0).all() and (Z[:, 2 + block.width :] == 7.0).all()
+
+
+def test_steps_of_coefficients_are_the_formulas():
+    rng = np.random.default_rng(6)
+    V, mean, G = rng.standard_normal((3, 10, 3))
+    V0, mean0, W = V.copy(), mean.copy(), np.full((10, 4), 7.0, dtype=np.float32)
+    descend(V, G.T, 0.3)
+    assert_allclose(V, V0 - 0.3 * G, rtol=1e-12, atol=1e-14)
+    follow(V, 0.5, 0.1, mean, W)
+    assert_allclose(mean, 0.9 * mean0 + 0.05 * V, rtol=1e-12, atol=1e-14)
+    assert_array_equal(W[:, :3], (0.5 * V).astype(np.float32))
+    assert (W[:, 3] == 7.0).all()
