@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .._numba.binning import add_scores, fill_bins
+from .._numba.binning import add_numbered_scores, add_scores, fill_bins
 from .base import generator_of
 
 
@@ -38,14 +38,14 @@ class Grids:
 
     @property
     def dtype(self):
-        """The narrowest type that holds a bin."""
-        return np.dtype(np.uint16 if self.width <= 2**16 else np.uint32)
+        """The narrowest type that holds a bin, and the number of bins."""
+        return np.dtype(np.uint16 if self.width < 2**16 else np.uint32)
 
     def bins(self, X, out=None) -> np.ndarray:
         """Return the bin of every row in every grid, (g, n).
 
         About 10 ns per row and grid for ten columns that matter; a column that does not cross an edge of a grid within
-        1024 rows costs nothing there.
+        1024 rows costs nothing there, and columns of two values cost next to nothing if few of their rows differ.
         """
         X = np.asarray(X)
         if X.dtype not in (np.float32, np.float64):
@@ -59,6 +59,21 @@ class Grids:
     def add_scores(self, X, W, out) -> None:
         """Add the scores of the rows to `out`, (n, c) in float32; W is (g, width, c) in float32."""
         add_scores(self.bins(X), W, out)
+
+    def add_numbered_scores(self, X, slots, first, W, out) -> None:
+        """Add the scores of the rows to `out`, with coefficients for some bins only.
+
+        Parameters
+        ----------
+        X : rows
+        slots : (g, width) array
+            The number of every bin in its grid; 0 for one without coefficients, which has a row of zeros.
+        first : (g,) array
+            Where a grid's coefficients begin.
+        W : (rows, c) array, float32
+        out : (n, c) array, changed
+        """
+        add_numbered_scores(self.bins(X), slots, first, W, out)
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,8 +186,8 @@ class Fit:
         """Read the rows and sweep over the blocks, from the beginning or from a saved state."""
         solver, nu = self.solver, nu_of(self.solver.p)
         maps = plan.maps()
-        units = lay_out(maps, plan.blocks)
         store, held = self._read(plan, maps, share)
+        units = lay_out(maps, plan.blocks, store.seen)
         if resume is None:
             state = Sweeps.fresh_state(units, self.stream.first.n_outputs)
             state["theta"] = solver._first_theta(plan, self.stream.first, nu)
@@ -262,6 +262,8 @@ class Fit:
             held.warn_if_trivial()
             calibration = held.calibration()
         norms = plan.norms(sweeps.units, state["W"])
+        store = sweeps.store
+        tables = (np.concatenate(store.slots), np.concatenate(store.seen)) if store.grids else (None, None)
         outcome.close()
         extra: dict[str, tuple] = {"C": (plan.C,)}
         if plan.prepared is not None:
@@ -272,6 +274,7 @@ class Fit:
             state["W"][0],
             state["theta"],
             norms,
+            *tables,
             objective=objective,
             gap=gap,
             gap_kind=kind,
@@ -308,8 +311,8 @@ def best_weights(norms: np.ndarray, p: float, alive: np.ndarray) -> np.ndarray:
     return (norms / norm(norms, p)) ** (2 - p)
 
 
-def finished(plan: Plan, W, intercept, theta, norms, **fields) -> Result:
-    """Return a result on random features."""
+def finished(plan: Plan, W, intercept, theta, norms, slots=None, seen=None, **fields) -> Result:
+    """Return a result on random features; see :class:`~manykernels.predictors.RandomFeature` for slots and seen."""
     weights = np.divide(theta, plan.rho_sq, out=np.zeros(len(theta)), where=plan.rho_sq > 0)
     combination = Combination(plan.family, plan.members, weights, np.sqrt(plan.rho_sq), norms)
     b = np.asarray(intercept, dtype=np.float64)
@@ -321,6 +324,8 @@ def finished(plan: Plan, W, intercept, theta, norms, **fields) -> Result:
         plan.blocks,
         W,
         b,
+        slots,
+        seen,
     )
     return Result(
         predictor=predictor, combination=combination, dual_coef=None, intercept=b, C=plan.C, **fields

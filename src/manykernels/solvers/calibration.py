@@ -58,10 +58,10 @@ class HeldOut:
             return
         rows = np.concatenate(self.rows)
         parts = []
-        for tile, (a, b) in enumerate(store.tiles):
+        for piece, (a, b) in zip(store.whole, store.tiles, strict=True):
             inside = rows[(rows >= a) & (rows < b)] - a
             if len(inside):
-                parts.append(store.residuals(tile)[inside])
+                parts.append(store.residuals(piece)[inside])
         self.R = np.concatenate(parts).astype(np.float64)
 
     def errors(self) -> tuple[float, float]:

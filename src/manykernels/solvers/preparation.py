@@ -23,7 +23,15 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lapack
 from scipy.stats import rankdata
 
-from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, subtract_step
+from .._numba.binning import (
+    add_counts,
+    add_sums,
+    look_up,
+    newton_step,
+    number_bins,
+    step_and_sums,
+    subtract_step,
+)
 from .._numba.distances import add_l1_moments, l1_distances
 from .._threads import map_in_threads, one_blas_thread
 from ..kernels import pairwise_statistic
@@ -353,22 +361,26 @@ class _Trial:
         feature_map = self.family.kernel(member).random_features(self.X.shape[1], self.seed, 0, self.size)
         grids = feature_map.grids(0, TRIAL_GRIDS)
         bins, judged = grids.bins(self.X), grids.bins(self.Xv)
-        counts = np.zeros((len(grids), grids.width), dtype=np.float32)
+        slots, seen = np.zeros((len(grids), grids.width), grids.dtype), np.zeros(len(grids), np.int64)
+        number_bins(bins, slots, seen)
+        look_up(judged, slots)
+        counts = [np.zeros(1 + k, dtype=np.float32) for k in seen]
         for g in range(len(grids)):
             add_counts(bins[g], self.s, counts[g])
 
         def fit(C):
             R, Rv = self.Y.copy(), self.Yv.copy()
-            W = np.zeros((len(grids), grids.width, R.shape[1]), dtype=np.float32)
+            W = [np.zeros((1 + k, R.shape[1]), dtype=np.float32) for k in seen]
             lam, last = len(grids) / C, None
-            sums, step = np.zeros((grids.width, R.shape[1])), np.zeros((grids.width, R.shape[1]), np.float32)
+            sums = np.zeros((1, 1 + seen.max(), R.shape[1]))
+            step = np.zeros(sums.shape[1:], np.float32)
             for _ in range(self.sweeps):
                 for g in range(len(grids)):
                     if last is None:
-                        add_sums(bins[g], R, self.s, sums)
+                        add_sums(bins[g], R, self.s, sums[0])
                     else:
-                        step_and_sums(bins[last], step, bins[g], R, self.s, sums)
-                    newton_step(sums, counts[g], lam, W[g], step)
+                        step_and_sums(bins[last], step, bins[g], R, self.s, sums[0])
+                    newton_step(sums[:, : 1 + seen[g]], counts[g], lam, W[g], step[: 1 + seen[g]])
                     last = g
             for g in range(len(grids)):
                 subtract_step(judged[g], W[g], Rv)
