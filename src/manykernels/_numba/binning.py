@@ -281,6 +281,7 @@ def newton_step(sums, counts, lam, W, step):
     W, step : (size, c) arrays, changed
     """
     lanes, size, c = sums.shape
+    total = np.empty(c)
     for b in range(size):
         if counts[b] == 0.0:  # no row: its coefficients are 0 and stay so, unless lam has just changed
             for k in range(c):
@@ -288,13 +289,13 @@ def newton_step(sums, counts, lam, W, step):
                 W[b, k] = 0.0
             continue
         scale = 1.0 / (counts[b] + lam)
-        for k in range(c):
-            total = sums[0, b, k]
-            sums[0, b, k] = 0.0
-            for i in range(1, lanes):
-                total += sums[i, b, k]
+        total[:] = 0.0
+        for i in range(lanes):
+            for k in range(c):
+                total[k] += sums[i, b, k]
                 sums[i, b, k] = 0.0
-            step[b, k] = (total - lam * W[b, k]) * scale
+        for k in range(c):
+            step[b, k] = (total[k] - lam * W[b, k]) * scale
             W[b, k] += step[b, k]
 
 

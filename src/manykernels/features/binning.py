@@ -10,6 +10,9 @@ import numpy as np
 from .._numba.binning import add_numbered_scores, add_scores, fill_bins
 from .base import generator_of
 
+#: How often space is halved to put rows in order.
+ORDER_BITS = 32
+
 
 @dataclass(frozen=True, eq=False)
 class Grids:
@@ -56,6 +59,34 @@ class Grids:
         fill_bins(X, self.columns, inverse, shift, self.factors, self.width.bit_length() - 1, out)
         return out
 
+    def order(self, X) -> np.ndarray:
+        """Return an order of the rows in which neighbours share bins, O(n (bits + log n)).
+
+        Space is halved again and again, across the column that is longest in units of its bandwidth, as far as the
+        rows' standard deviations tell; rows are sorted by their halves. Tables of bins are then read here and there in
+        turn, not at random.
+        """
+        n = len(X)
+        key, values = np.zeros(n, dtype=np.uint64), {}
+        if n < 2 or not len(self.columns):
+            return np.arange(n)
+        some = np.asarray(X[:: max(1, n // 4096)], dtype=float)[:, self.columns]
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, spread = some.mean(axis=0), 2.0 * some.std(axis=0)
+            length = spread * self.inverse.mean(axis=0)  # the mean of 1/δ is 1/σ
+        length[~np.isfinite(length)] = 0.0
+        for _ in range(ORDER_BITS):
+            j = int(np.argmax(length))
+            if not length[j] > 0:
+                break
+            length[j] /= 2
+            if j not in values:
+                values[j] = np.clip((X[:, self.columns[j]] - (mean[j] - spread[j])) / (2 * spread[j]), 0, 0.9999)
+            upper = values[j] >= 0.5
+            values[j] = 2 * values[j] - upper
+            key = (key << np.uint64(1)) | upper
+        return np.argsort(key, kind="stable")
+
     def add_scores(self, X, W, out) -> None:
         """Add the scores of the rows to `out`, (n, c) in float32; W is (g, width, c) in float32."""
         add_scores(self.bins(X), W, out)
@@ -73,7 +104,10 @@ class Grids:
         W : (rows, c) array, float32
         out : (n, c) array, changed
         """
-        add_numbered_scores(self.bins(X), slots, first, W, out)
+        order = self.order(X)
+        scores = out[order]
+        add_numbered_scores(self.bins(X[order]), slots, first, W, scores)
+        out[order] = scores
 
 
 @dataclass(frozen=True, eq=False)

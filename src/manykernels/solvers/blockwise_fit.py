@@ -42,6 +42,7 @@ class Plan:
     seed, n_features : int
     sizes, blocks : (m,) arrays of int
         Features of a block, and blocks, of every kernel.
+    sweeps : int
     prepared : Prepared or None
     """
 
@@ -53,6 +54,7 @@ class Plan:
     n_features: int
     sizes: np.ndarray
     blocks: np.ndarray
+    sweeps: int
     prepared: Prepared | None
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -201,8 +203,9 @@ class Fit:
         saver = _Saver(save, plan, sweeps)
         objective, stopped, interrupted = np.nan, False, False
         try:
-            while state["position"][0] < solver.sweeps and not stopped:
+            while state["position"][0] < plan.sweeps and not stopped:
                 lams = plan.lams(units, state["theta"])
+                sweeps.last = state["position"][0] + 1 == plan.sweeps and not solver.certify
                 while state["position"][1] < len(units):
                     sweeps.descend(int(state["position"][1]), lams[state["position"][1]])
                     state["position"][1] += 1
@@ -210,7 +213,7 @@ class Fit:
                 total = sweeps.settle()
                 objective, norms = self._objective(plan, units, state, total, store.n_rows)
                 state["position"][:2] = state["position"][0] + 1, 0
-                if state["position"][0] < solver.sweeps:
+                if state["position"][0] < plan.sweeps:
                     state["theta"] = best_weights(norms, solver.p, plan.rho_sq > 0)
                 kernels = int(np.count_nonzero(norms))
                 seconds = time.perf_counter() - self.started
@@ -218,7 +221,7 @@ class Fit:
         except KeyboardInterrupt:
             interrupted = True
             warnings.warn(
-                f"Interrupted in sweep {int(state['position'][0]) + 1} of {solver.sweeps}; the model so far is kept.",
+                f"Interrupted in sweep {int(state['position'][0]) + 1} of {plan.sweeps}; the model so far is kept.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

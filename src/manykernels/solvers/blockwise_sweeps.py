@@ -93,11 +93,18 @@ class Sweeps:
     units : list of Unit
     state : dict of arrays
         W, curvature, known, step, pending; see ``fresh_state``. Changed in place.
+
+    Attributes
+    ----------
+    last : bool
+        Set in the last sweep, if nothing follows it: a grid's bins are then forgotten after its step. Coefficients
+        take memory as they are written, so that the ones grow while the others shrink.
     """
 
     def __init__(self, store: RowStore, maps, units: list[Unit], state: dict[str, np.ndarray]):
         self.store, self.maps, self.units, self.state = store, maps, units, state
         self.lanes = store.lanes
+        self.last = False
         self._threads = n_threads()
         self._pool = ThreadPoolExecutor(self._threads)
         # The sums of a grid, lane by lane; 0 between two visits.
@@ -189,6 +196,8 @@ class Sweeps:
         dense = pending >= 0 and self.units[pending].place == -1
         with one_blas_thread() if dense else nullcontext():
             parts = self._each(along, range(len(self.lanes)))
+        if self.last and pending >= 0 and self.units[pending].place >= 0:
+            self.store.forget_bins(self.units[pending].place, self.units[pending].index)
         self.state["pending"][0] = -1
         return sums, sum(parts) if curvature else None
 

@@ -1,5 +1,7 @@
 """Rows, residuals, weights and bins in tiles, in memory or in scratch files.
 
+Where there are bins, the rows of a tile are put in an order in which neighbours share them.
+
 Files are read and written by plain calls, not mapped, so that resident memory does not grow with the number of rows.
 Both kinds hold the same numbers: a fit ends in the same bits.
 """
@@ -7,6 +9,7 @@ Both kinds hold the same numbers: a fit ends in the same bits.
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 import tempfile
 from typing import Any
@@ -21,7 +24,7 @@ from ..features import Grids
 #: Rows of a tile.
 TILE = 65_536
 #: Rows are summed up along lanes, one after the other, and the lanes' sums in order: one lane per this many rows.
-LANE_ROWS, MOST_LANES = 50_000, 8
+LANE_ROWS, MOST_LANES = 100_000, 8
 
 #: Some rows of a tile: its number, the first row, and the one after the last.
 Piece = tuple[int, int, int]
@@ -49,6 +52,31 @@ class _Memory:
         self.parts = []
 
 
+class _Pages(_Memory):
+    """The same, in pages of their own that are given back line by line, each to the system at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.maps: list[mmap.mmap] = []
+
+    def empty(self, shape: tuple[int, ...], dtype) -> np.ndarray:
+        """Return room for the next tile."""
+        size = int(np.prod(shape))
+        self.maps.append(mmap.mmap(-1, max(1, size * dtype.itemsize)))
+        return np.frombuffer(self.maps[-1], dtype, size).reshape(shape)
+
+    def forget(self, line: int) -> None:
+        for pages, values in zip(self.maps, self.parts, strict=True):
+            length = values.shape[1] * values.itemsize
+            a, b = -(-line * length // mmap.PAGESIZE), (line + 1) * length // mmap.PAGESIZE
+            if a < b and hasattr(mmap, "MADV_DONTNEED"):
+                pages.madvise(mmap.MADV_DONTNEED, a * mmap.PAGESIZE, (b - a) * mmap.PAGESIZE)
+
+    def close(self) -> None:
+        super().close()
+        self.maps = []
+
+
 class _File:
     """Arrays of one type, one per tile, in an unnamed file."""
 
@@ -58,6 +86,13 @@ class _File:
         self.handle = handle
         self.places: list[tuple[int, tuple[int, ...], np.dtype]] = []
         self.end = 0
+
+    def empty(self, shape: tuple[int, ...], dtype) -> np.ndarray:
+        """Return room for the next tile."""
+        return np.empty(shape, dtype)
+
+    def forget(self, line: int) -> None:
+        """Keep it: a file takes no memory."""
 
     def append(self, values: np.ndarray) -> None:
         self.places.append((self.end, values.shape, values.dtype))
@@ -129,17 +164,18 @@ class RowStore:
         n_rows=None,
         bins_in_memory=2**29,
     ):
-        def place(large):
-            return _File(directory) if scratch or large else _Memory()
+        def place(large=False, memory=_Memory):
+            return _File(directory) if scratch or large else memory()
 
         self.grids = grids
         self.keep_rows = keep_rows
         per_row = sum(len(g) * g.dtype.itemsize for g in grids)
         self.slots = [np.zeros((len(g), g.width), g.dtype) for g in grids]
         self.seen = [np.zeros(len(g), np.int64) for g in grids]
-        self._bins = [place(n_rows is None or n_rows * per_row > bins_in_memory) for _ in grids]
-        self._rows, self._residuals, self._weights = place(False), place(False), place(False)
+        self._bins = [place(n_rows is None or n_rows * per_row > bins_in_memory, _Pages) for _ in grids]
+        self._rows, self._residuals, self._weights = place(), place(), place()
         self.tiles: list[tuple[int, int]] = []
+        self._places: list[np.ndarray] = []
         self._waiting: list[tuple[Any, np.ndarray, np.ndarray]] = []
         self.n_rows = self._n_waiting = 0
 
@@ -158,18 +194,21 @@ class RowStore:
         parts, self._waiting, self._n_waiting = self._waiting, [], 0
         X = dense(parts[0][0]) if len(parts) == 1 else np.concatenate([dense(p[0]) for p in parts])
         n = len(X)
+        order = self.grids[0].order(X) if self.grids else np.arange(n)
+        X = X[order] if self.grids else X
         for place, grids in enumerate(self.grids):
             self._bins[place].append(self._numbered(place, grids, X))
         if self.keep_rows:
             self._rows.append(X)
-        self._residuals.append(np.concatenate([p[1] for p in parts]).astype(np.float32))
-        self._weights.append(np.concatenate([p[2] for p in parts]).astype(np.float32))
+        self._residuals.append(np.concatenate([p[1] for p in parts])[order].astype(np.float32))
+        self._weights.append(np.concatenate([p[2] for p in parts])[order].astype(np.float32))
+        self._places.append(np.argsort(order).astype(np.int32))
         self.tiles.append((self.n_rows, self.n_rows + n))
         self.n_rows += n
 
     def _numbered(self, place: int, grids: Grids, X) -> np.ndarray:
         """Return the numbers of a tile's bins, (g, n): bins in parts of the rows, then their numbers grid by grid."""
-        bins = np.empty((len(grids), len(X)), dtype=grids.dtype)
+        bins = self._bins[place].empty((len(grids), len(X)), grids.dtype)
         slots, seen = self.slots[place], self.seen[place]
 
         def fill(edges):
@@ -212,6 +251,10 @@ class RowStore:
         """Return the numbers of the bins of a piece's rows in a grid of a map."""
         return self._bins[place].get(piece, grid)
 
+    def forget_bins(self, place: int, grid: int) -> None:
+        """Give the memory of a grid's bins back: nobody will ask for them again."""
+        self._bins[place].forget(grid)
+
     def rows(self, piece: Piece) -> np.ndarray:
         """Return the rows of a piece."""
         return self._rows.get(piece)
@@ -224,16 +267,25 @@ class RowStore:
         """Return the residuals of a piece's rows, to be changed and put back."""
         return self._residuals.get(piece)
 
+    def residuals_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the residuals of some rows by their numbers, in ascending order, as they came in."""
+        parts = []
+        for piece, places, (a, b) in zip(self.whole, self._places, self.tiles, strict=True):
+            inside = rows[(rows >= a) & (rows < b)] - a
+            if len(inside):
+                parts.append(self.residuals(piece)[places[inside]])
+        return np.concatenate(parts)
+
     def put_residuals(self, piece: Piece, R: np.ndarray) -> None:
         """Store changed residuals."""
         self._residuals.put(piece, R)
 
     def all_residuals(self) -> np.ndarray:
-        """Return the residuals of all rows, a copy."""
+        """Return the residuals of all rows, a copy, in the order of the tiles."""
         return np.concatenate([self.residuals(piece) for piece in self.whole])
 
     def restore_residuals(self, R: np.ndarray) -> None:
-        """Set the residuals of all rows."""
+        """Set the residuals of all rows, in the order of the tiles."""
         if len(R) != self.n_rows:
             raise ValueError(
                 f"the checkpoint is about {len(R):,} rows, but the source holds {self.n_rows:,}; start afresh."
