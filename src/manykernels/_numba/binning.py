@@ -173,6 +173,34 @@ def fill_bins(X, columns, inverse, shift, factors, bits, out):
 
 
 @njit(cache=True, nogil=True)
+def halves(X, columns, low, scale, splits, keys):
+    """Write in which halves of space every row lies, bit by bit.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    columns : (k,) array of int
+    low, scale : (k,) arrays
+        What makes a column a number from 0 to 1, as a rule; it is cut off there.
+    splits : (bits,) array of int
+        Which of the k columns is halved, bit after bit; none more than 30 times.
+    keys : (n,) array of uint64, written
+    """
+    k = len(columns)
+    digits, shifts, times = np.empty(k, dtype=np.int64), np.empty(len(splits), dtype=np.int64), np.zeros(k)
+    for i in range(len(splits)):
+        times[splits[i]] += 1
+        shifts[i] = 30 - times[splits[i]]
+    for t in range(len(keys)):
+        for j in range(k):
+            digits[j] = np.int64(2.0**30 * min(max((X[t, columns[j]] - low[j]) * scale[j], 0.0), 0.999999))
+        key = 0
+        for i in range(len(splits)):  # without branches, which no processor could foresee
+            key = 2 * key + ((digits[splits[i]] >> shifts[i]) & 1)
+        keys[t] = key
+
+
+@njit(cache=True, nogil=True)
 def number_bins(bins, slots, seen):
     """Replace bins by their numbers, 1, 2, ... in the order in which a grid meets them.
 

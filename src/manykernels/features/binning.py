@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from .._numba.binning import add_numbered_scores, add_scores, fill_bins
+from .._numba.binning import add_numbered_scores, add_scores, fill_bins, halves
 from .base import generator_of
 
 #: How often space is halved to put rows in order.
-ORDER_BITS = 32
+ORDER_BITS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,6 @@ class Grids:
         turn, not at random.
         """
         n = len(X)
-        key, values = np.zeros(n, dtype=np.uint64), {}
         if n < 2 or not len(self.columns):
             return np.arange(n)
         some = np.asarray(X[:: max(1, n // 4096)], dtype=float)[:, self.columns]
@@ -75,17 +74,16 @@ class Grids:
             mean, spread = some.mean(axis=0), 2.0 * some.std(axis=0)
             length = spread * self.inverse.mean(axis=0)  # the mean of 1/δ is 1/σ
         length[~np.isfinite(length)] = 0.0
-        for _ in range(ORDER_BITS):
-            j = int(np.argmax(length))
-            if not length[j] > 0:
-                break
-            length[j] /= 2
-            if j not in values:
-                values[j] = np.clip((X[:, self.columns[j]] - (mean[j] - spread[j])) / (2 * spread[j]), 0, 0.9999)
-            upper = values[j] >= 0.5
-            values[j] = 2 * values[j] - upper
-            key = (key << np.uint64(1)) | upper
-        return np.argsort(key, kind="stable")
+        splits = []
+        for _ in range(ORDER_BITS if length.any() else 0):
+            splits.append(int(np.argmax(length)))
+            length[splits[-1]] /= 2
+        used, places = np.unique(splits, return_inverse=True)
+        used = used.astype(np.int64)
+        keys = np.empty(n, dtype=np.uint64)
+        low, scale = mean[used] - spread[used], 0.5 / spread[used]
+        halves(X, self.columns[used], low, scale, places.astype(np.int64), keys)
+        return np.argsort(keys, kind="stable")
 
     def add_scores(self, X, W, out) -> None:
         """Add the scores of the rows to `out`, (n, c) in float32; W is (g, width, c) in float32."""

@@ -249,6 +249,7 @@ def _shapes(family, X, Y, s, rng, steps) -> dict[str, np.ndarray]:
         return {"equal": equal}
     learned = units.copy()
     learned[used] *= learn_bandwidths(family.statistic, Z, Y, s, start, rng, steps)
+    logger.info("bandwidths of %d columns: learned in %d steps", used.sum(), steps)
     return {"learned": learned, "equal": equal}
 
 
@@ -465,7 +466,9 @@ def _search_shape(trial, shape, sigma, start, stride, tune_C) -> tuple[Prepared,
     power = _descend(lambda k: look(k)[0], start[0], *BANDWIDTH_RANGE, stride=stride)
     error, k, member = look(power)
     C = trial.C * C_FACTOR**k
-    logger.info("bandwidths %s: error %.4f of the mean's, C = %.3g", shape, error, C)
+    logger.info(
+        "bandwidths %s: error %.4f of the mean's, C = %.3g, on %d rows", shape, error, C, len(trial.X)
+    )
     return Prepared(member, C, error, shape), (power, k)
 
 

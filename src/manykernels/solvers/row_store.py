@@ -195,25 +195,26 @@ class RowStore:
         X = dense(parts[0][0]) if len(parts) == 1 else np.concatenate([dense(p[0]) for p in parts])
         n = len(X)
         order = self.grids[0].order(X) if self.grids else np.arange(n)
-        X = X[order] if self.grids else X
         for place, grids in enumerate(self.grids):
-            self._bins[place].append(self._numbered(place, grids, X))
+            self._bins[place].append(self._numbered(place, grids, X, order))
         if self.keep_rows:
-            self._rows.append(X)
+            self._rows.append(X[order] if self.grids else X)
         self._residuals.append(np.concatenate([p[1] for p in parts])[order].astype(np.float32))
         self._weights.append(np.concatenate([p[2] for p in parts])[order].astype(np.float32))
-        self._places.append(np.argsort(order).astype(np.int32))
+        places = np.empty(n, dtype=np.int32)
+        places[order] = np.arange(n)
+        self._places.append(places)
         self.tiles.append((self.n_rows, self.n_rows + n))
         self.n_rows += n
 
-    def _numbered(self, place: int, grids: Grids, X) -> np.ndarray:
+    def _numbered(self, place: int, grids: Grids, X, order) -> np.ndarray:
         """Return the numbers of a tile's bins, (g, n): bins in parts of the rows, then their numbers grid by grid."""
         bins = self._bins[place].empty((len(grids), len(X)), grids.dtype)
         slots, seen = self.slots[place], self.seen[place]
 
         def fill(edges):
             a, b = edges
-            grids.bins(X[a:b], out=bins[:, a:b])
+            grids.bins(X[order[a:b]], out=bins[:, a:b])
 
         def number(edges):
             a, b = edges
