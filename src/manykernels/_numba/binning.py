@@ -59,7 +59,7 @@ def _switches(turned, m, low, high, chosen):
 
 @njit(cache=True, nogil=True)
 def _patterns(turned, m, low, chosen, count, most, known, ids):
-    """Number the different rows of a strip's switches; return how many there are, or -1 for more than `most`.
+    """Return the number of different rows of a strip's switches, -1 if there are more than `most`.
 
     Parameters
     ----------

@@ -266,7 +266,9 @@ class Fit:
             calibration = held.calibration()
         norms = plan.norms(sweeps.units, state["W"])
         store = sweeps.store
-        tables = [None if not t else t[0] if len(t) == 1 else np.concatenate(t) for t in (store.slots, store.seen)]
+        tables = [
+            None if not t else t[0] if len(t) == 1 else np.concatenate(t) for t in (store.slots, store.seen)
+        ]
         outcome.close()
         extra: dict[str, tuple] = {"C": (plan.C,)}
         if plan.prepared is not None:

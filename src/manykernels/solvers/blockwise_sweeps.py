@@ -22,7 +22,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, subtract_step
 from .._threads import n_threads, one_blas_thread
-from .row_store import RowStore
+from .row_store import Piece, RowStore
 
 #: Rows that dense features are computed for at a time.
 STRIP = 1024
@@ -141,7 +141,7 @@ class Sweeps:
             return [func(i) for i in items]
         return list(self._pool.map(func, items))
 
-    def _take_step(self, number: int, tile: int, R: np.ndarray) -> None:
+    def _take_step(self, number: int, tile: Piece, R: np.ndarray) -> None:
         unit = self.units[number]
         step = self.state["step"][: unit.width]
         if unit.member < 0:

@@ -231,7 +231,7 @@ class RowStore:
 
     @property
     def lanes(self) -> list[list[Piece]]:
-        """Return the rows in groups of equal size; sums run along a group, then over the groups, whatever threads do."""
+        """Return the rows in groups of equal size; sums run along each, then over all, whatever the threads do."""
         count = min(MOST_LANES, max(1, self.n_rows // LANE_ROWS))
         edges = np.linspace(0, self.n_rows, count + 1).astype(int).tolist()
         return [
