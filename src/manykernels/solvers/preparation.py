@@ -41,7 +41,7 @@ from .row_store import dense
 logger = logging.getLogger("manykernels")
 
 #: Adam: steps, rows of a step, and the largest change of a log bandwidth in a step.
-STEPS, STEP_ROWS, RATE = 30, 1000, 0.15
+STEPS, STEP_ROWS, RATE = 40, 1000, 0.15
 #: A step takes a quarter of the rows where there are few, and at least these.
 FEWEST_STEP_ROWS = 200
 #: Features of the small fits, rows of a first and of a second round, and the most with dense features.
