@@ -36,7 +36,7 @@ def fit_job(checkpoint, folder=None, kill_at=None, **params):
     _checkpoint.PAUSE = _checkpoint.SHARE = blockwise_fit.SAVE_EVERY = 0.0
     _Killing.left = kill_at
     _streamed.Checkpoint = _Killing
-    solver = Blockwise(**{"grids": 16, "bins": 1024, "random_state": 0} | params)
+    solver = Blockwise(**{"grids": 16, "sweeps": 3, "bins": 1024, "random_state": 0} | params)
     rows = (X, y) if folder is None else (folder, "late")
     model = MKLClassifier(kernels=Laplacians(), solver=solver).fit(*rows, checkpoint=checkpoint)
     predictor = model.result_.predictor

@@ -17,6 +17,7 @@ from .losses import get_loss
 from .problem import Problem, Result
 from .registry import MANY_ROWS, is_auto, make_solver
 from .solvers import Step, StreamingSolver
+from .solvers.log import heard
 
 
 def _describe(family) -> str:
@@ -49,7 +50,7 @@ class MKL(Streamed, KernelRows, BaseEstimator):
     # -- fit -------------------------------------------------------------------------------------------
 
     def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None) -> None:
-        with all_or_nothing(self):
+        with all_or_nothing(self), heard(self.verbose):
             for name in ("state_", "_context", "_announced", "_balance"):  # of a stream before
                 self.__dict__.pop(name, None)
             source = self._source_of(X, y, sample_weight, checkpoint)

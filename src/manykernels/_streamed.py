@@ -32,6 +32,7 @@ from .problem import Problem
 from .registry import SOLVERS, is_pairwise, solver_class
 from .solvers import Solver, StreamingSolver
 from .solvers.base import generator
+from .solvers.log import heard
 
 #: Rows of a batch for solvers that do not say.
 BATCH = 8192
@@ -51,7 +52,7 @@ class Streamed:
     # -- partial_fit -----------------------------------------------------------------------------------
 
     def _partial_fit(self: Any, X, y, sample_weight):
-        with all_or_nothing(self):
+        with all_or_nothing(self), heard(self.verbose):
             self._take_batch(X, y, sample_weight)
 
     def _take_batch(self: Any, X, y, sample_weight):

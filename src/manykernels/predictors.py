@@ -155,8 +155,8 @@ def feature_maps(family: Any, members, n_features: int, seed: int, sizes) -> lis
     return [by_size[size][i] for i, size in enumerate(sizes.tolist())]
 
 
-#: Grids that are looked up together, and rows of a task: the bins of a task stay in cache.
-_GRIDS, _ROWS = 64, 4096
+#: Grids that are looked up together, and most rows of a task: a grid's table is read once for all of them.
+_GRIDS, _ROWS = 256, 16_384
 #: Dense features: values of blocks that are regenerated together, and rows of a task.
 _DRAWN, _DENSE_ROWS = 2**23, 1024
 
@@ -177,6 +177,11 @@ class RandomFeature:
     W : (Σ widths, c) array
         Coefficients, member by member and block by block. Maps with bins want them in float32.
     intercept : (c,) array
+    slots : (grids, size) array of unsigned integers, or None
+        For all grids of all maps with bins: the row of each bin among its grid's coefficients. Row 0 is of zeros and
+        for all bins without coefficients. None: a row for every bin, in order.
+    seen : (grids,) array of int, or None
+        Number of bins with coefficients; a grid has one row more.
     """
 
     combination: Combination
@@ -186,6 +191,8 @@ class RandomFeature:
     blocks: np.ndarray
     W: np.ndarray
     intercept: np.ndarray
+    slots: np.ndarray | None = None
+    seen: np.ndarray | None = None
     kind = "random_feature"
 
     def _maps(self) -> list[Any]:
@@ -193,21 +200,22 @@ class RandomFeature:
         return feature_maps(self.combination.family, self.combination.members, n_features, seed, self.size)
 
     def _parts(self):
-        """Yield (member's place, rows of a task, function that adds their scores), for pieces of the predictor."""
-        first = 0
+        """Yield (member's place, most rows of a task, function that adds their scores), for pieces of the predictor."""
+        first = place = 0
         for i, feature_map in enumerate(self._maps()):
             count = int(self.blocks[i])
             if feature_map.sparse:
                 width = feature_map.width
                 for g in range(0, count, _GRIDS):
                     last = min(count, g + _GRIDS)
-                    W = self.W[first : first + (last - g) * width].astype(np.float32, copy=False)
-                    first += len(W)
-                    yield (
-                        i,
-                        _ROWS,
-                        _adds_looked_up(feature_map.grids(g, last), W.reshape(last - g, width, -1)),
-                    )
+                    grids, some = feature_map.grids(g, last), slice(place, place + last - g)
+                    rows = len(grids) * width if self.seen is None else int((self.seen[some] + 1).sum())
+                    W = self.W[first : first + rows].astype(np.float32, copy=False)
+                    first, place = first + rows, place + len(grids)
+                    if self.slots is None or self.seen is None:
+                        yield i, _ROWS, _adds_looked_up(grids, W.reshape(len(grids), width, -1))
+                    else:
+                        yield i, _ROWS, _adds_numbered(grids, self.slots[some], self.seen[some], W)
                 continue
             several = max(1, _DRAWN // (int(self.n_features[0]) * feature_map.width))
             for a in range(0, count, several):
@@ -223,8 +231,8 @@ class RandomFeature:
             rows = X[part].toarray() if issparse(X) else X[part]
             add(rows, out[part])
 
-        tiles = [slice(a, a + n_rows) for a in range(0, X.shape[0], n_rows)]
-        map_in_threads(task, tiles)
+        n_rows = min(n_rows, max(1024, X.shape[0] // 8))
+        map_in_threads(task, [slice(a, a + n_rows) for a in range(0, X.shape[0], n_rows)])
 
     def scores(self, X):
         """Return f(x), O(features) per row; rows in tiles, on a few threads."""
@@ -245,13 +253,31 @@ class RandomFeature:
         return replace(self, intercept=self.intercept + offset)
 
     def to_arrays(self):
-        """Return the coefficients and what the features are regenerated from."""
-        names = ("n_features", "seed", "size", "blocks", "W", "intercept")
-        return {name: getattr(self, name) for name in names}
+        """Return the coefficients and what the features are regenerated from; no rows for bins without coefficients."""
+        kept = self._numbered()
+        names = ("n_features", "seed", "size", "blocks", "W", "intercept", "slots", "seen")
+        return {name: getattr(kept, name) for name in names if getattr(kept, name) is not None}
+
+    def _numbered(self) -> RandomFeature:
+        """Return the same predictor with rows only for the bins that have coefficients, O(rows of W)."""
+        maps = self._maps()
+        if self.slots is not None or not maps or not all(m.sparse for m in maps):
+            return self
+        W = self.W.reshape(int(self.blocks.sum()), maps[0].width, -1)
+        used = (W != 0).any(axis=2)
+        number = np.where(used, np.cumsum(used, axis=1), 0).astype(maps[0].grids(0, 1).dtype)
+        zeros = np.zeros((1, W.shape[2]), W.dtype)
+        rows = [part for g in range(len(W)) for part in (zeros, W[g, used[g]])]
+        return replace(self, W=np.concatenate(rows), slots=number, seen=used.sum(axis=1))
 
 
 def _adds_looked_up(grids, W):
     return lambda X, out: grids.add_scores(X, W, out)
+
+
+def _adds_numbered(grids, slots, seen, W):
+    first = np.concatenate([[0], np.cumsum(seen[:-1] + 1)])
+    return lambda X, out: grids.add_numbered_scores(X, slots, first, W, out)
 
 
 def _adds_products(blocks, W):

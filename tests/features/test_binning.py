@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from manykernels._numba.binning import look_up, number_bins
 from manykernels.families import Finite, Laplacians
 from manykernels.features import Binning
 from manykernels.kernels import Laplacian
@@ -62,6 +63,48 @@ def test_bins_are_those_of_the_definition(dtype):
     grids = Binning(np.array([0.5, 3.0, 20.0, 2.0]), 4, None, 7, 0, 2**12).grids(0, 20)
     assert_array_equal(grids.bins(rows), twin(grids, rows))
     assert_array_equal(grids.bins(rows[::-1]), twin(grids, rows)[:, ::-1])  # not contiguous, other strips
+
+
+@pytest.mark.parametrize("kind", ["categories", "independent", "many"])
+def test_columns_of_two_values_are_binned_by_the_definition(kind):
+    rng = np.random.default_rng(4)
+    numbers = rng.standard_normal((3000, 2))
+    if kind == "categories":  # few different rows: they are numbered
+        switches = np.eye(30)[rng.integers(0, 30, 3000)] * 5 - 1
+    else:  # too many different rows, and more columns than a word has bits
+        switches = rng.random((3000, 12 if kind == "independent" else 80)) < 0.5
+    rows = np.column_stack([numbers[:, 0], switches, numbers[:, 1]]).astype(np.float32)
+    grids = Binning(np.full(rows.shape[1], 2.0), rows.shape[1], None, 7, 0, 2**12).grids(0, 20)
+    assert_array_equal(grids.bins(rows), twin(grids, rows))
+
+
+def test_bins_are_numbered_in_the_order_of_their_rows():
+    bins = np.array([[5, 2, 5, 7], [1, 1, 0, 1]], dtype=np.uint16)
+    slots, seen = np.zeros((2, 8), dtype=np.uint16), np.zeros(2, dtype=np.int64)
+    number_bins(bins, slots, seen)
+    assert_array_equal(bins, [[1, 2, 1, 3], [1, 1, 2, 1]])
+    assert_array_equal(seen, [3, 2])
+    later = np.array([[7, 6], [0, 3]], dtype=np.uint16)
+    look_up(later, slots)
+    assert_array_equal(later, [[3, 0], [2, 0]])  # 0: not met
+
+
+def test_the_order_of_rows_brings_neighbours_together():
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((4000, 5))
+    grids = Binning(np.array([0.5, 0.5, 50.0, 50.0, np.inf]), 5, None, 7, 0, 2**12).grids(0, 20)
+    order = grids.order(rows)
+    assert_array_equal(np.sort(order), np.arange(4000))
+
+    def shared(rows):
+        bins = grids.bins(rows)
+        return (bins[:, 1:] == bins[:, :-1]).mean()
+
+    assert shared(rows[order]) > 3 * shared(rows)
+    rows[7] = 1e300
+    assert_array_equal(np.sort(grids.order(rows)), np.arange(4000))
+    assert_array_equal(grids.order(np.ones((3, 5))), [0, 1, 2])
+    assert len(grids.order(rows[:0])) == 0
 
 
 def test_a_block_is_its_column_of_bins():

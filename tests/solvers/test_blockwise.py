@@ -187,6 +187,29 @@ def test_a_resumed_fit_ends_in_the_same_bits(holdout, monkeypatch, small_tiles):
         assert whole.objective == again.objective
 
 
+def test_residuals_are_found_again_by_the_number_of_their_row(small_tiles):
+    grids = Laplacian(3.0).random_features(4, 0, 0, 256).grids(0, 8)
+    store = row_store.RowStore([grids], keep_rows=True)
+    for a in range(0, 300, 70):
+        store.append(X[a : a + 70], Y[a : a + 70], S[a : a + 70])
+    store.close_input()
+    rows = np.array([0, 5, 63, 64, 140, 299])
+    assert_array_equal(store.residuals_of(rows), Y[rows].astype(np.float32))
+    lengths = [sum(b - a for _, a, b in lane) for lane in store.lanes]
+    assert lengths == [100, 100, 100]
+    for piece in store.whole:  # rows, residuals and bins are in the same order
+        kept = store.rows(piece)
+        place = np.argmax((X[:, None] == kept[None, :3]).all(axis=2), axis=0)
+        assert_array_equal(store.residuals(piece)[:3], Y[place].astype(np.float32))
+        assert_array_equal(store.slots[0][2, grids.bins(kept)[2]], store.bins(piece, 0, 2))
+    store.close()
+
+
+def test_bins_of_the_last_sweep_are_forgotten_without_harm(monkeypatch):
+    kept = plain(bins=2**12, certify=True).solve(problem([Laplacian(3.0)]))  # the certificate needs them
+    assert_array_equal(coefficients(kept), coefficients(plain(bins=2**12).solve(problem([Laplacian(3.0)]))))
+
+
 def test_a_resumed_fit_keeps_its_bandwidths(monkeypatch, small_tiles):
     monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
     states = []
@@ -353,6 +376,71 @@ def test_a_fit_is_deterministic_and_survives_saving(tmp_path, moons):
     assert_allclose(
         model.contributions(rows)[:, 0] + model.intercept_, model.decision_function(rows), atol=1e-6
     )
+
+
+def test_tables_hold_the_bins_that_rows_fall_into_alone(tmp_path):
+    model = MKLRegressor(kernels=[Laplacian(4.0)], solver=plain(bins=2**14)).fit(X, Y)
+    predictor = model.result_.predictor
+    assert len(predictor.W) == 8 + predictor.seen.sum() < 8 * 300
+    far = model.predict(1e6 * np.ones((1, 4)) + 1e5 * np.arange(4))
+    assert_allclose(far[0], model.intercept_, atol=1e-6)  # no bin of it was met
+    model.save(tmp_path / "model.mk")
+    loaded = manykernels.load(tmp_path / "model.mk")
+    assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_a_stream_goes_on_from_a_file_and_meets_new_bins(tmp_path):
+    def fresh():
+        return MKLRegressor(kernels=[Laplacian(1.0)], solver=plain(bins=2**14))
+
+    model = in_batches(fresh(), X[:150], Y[:150], 50)
+    model.save(tmp_path / "model.mk")
+    loaded = manykernels.load(tmp_path / "model.mk")
+    assert loaded.result_.predictor.slots is not None
+    assert_array_equal(loaded.predict(X), model.predict(X))
+    for part in (slice(150, 225), slice(225, 300)):
+        model.partial_fit(X[part] + 3, Y[part])
+        loaded.partial_fit(X[part] + 3, Y[part])
+    assert_array_equal(loaded.predict(X + 3), model.predict(X + 3))
+    assert np.abs(model.predict(X[150:] + 3) - Y[150:]).mean() < np.abs(Y[150:] - Y.mean(axis=0)).mean()
+
+
+@pytest.mark.parametrize(
+    "kernels, n_rows, expected",
+    [
+        ([Laplacian(1.0)], 1000, (512, 2)),
+        ([Laplacian(1.0)], 200_001, (512, 1)),
+        ([Laplacian(1.0)], None, (256, 3)),
+        ([Laplacian(1.0), Laplacian(2.0)], 1000, (256, 3)),
+        ([RBF(1.0)], 1000, (256, 3)),
+        (Laplacians(bounds=(0.1, 1.0)), 1000, (512, 2)),
+    ],
+)
+def test_grids_and_sweeps_by_themselves(kernels, n_rows, expected):
+    family = make_family(kernels, X, S).resolve(4)
+    assert Blockwise()._passes(family, 4, n_rows) == expected
+    assert Blockwise(grids=7, sweeps=5)._passes(family, 4, n_rows) == (7, 5)
+
+
+def test_the_preparation_reports_its_phases(capsys, moons):
+    solver = Blockwise(random_state=0, grids=16, holdout=0.0)
+    model = MKLClassifier(kernels="laplacian", solver=solver, verbose=1).fit(moons[0][:500], moons[1][:500])
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("[manykernels] ") for line in lines)
+    assert any("columns: learned in 40 steps" in line for line in lines)
+    assert sum("of the mean's, C = " in line for line in lines) == 3  # two shapes, and the better one again
+    model.set_params(verbose=0).fit(moons[0][:500], moons[1][:500])
+    assert capsys.readouterr().err == ""
+
+
+def test_probabilities_of_a_stream_are_calibrated_now_and_then(monkeypatch, moons):
+    calls = []
+    whole = blockwise_online.fit_calibration
+    monkeypatch.setattr(blockwise_online, "fit_calibration", lambda *a: calls.append(1) or whole(*a))
+    model = MKLClassifier(kernels=[Laplacian(200.0)], solver=Blockwise(random_state=0, grids=16))
+    in_batches(model, moons[0], moons[1], 100)
+    assert 5 < len(calls) < 20  # of 30 batches; every 20 % more rows
+    assert log_loss(moons[1], model.predict_proba(moons[0])) < 0.3
 
 
 def test_a_model_no_better_than_the_mean_warns():

@@ -8,7 +8,8 @@ from manykernels.families import Gaussians, Laplacians
 from manykernels.kernels import pairwise_statistic
 from manykernels.losses import get_loss
 from manykernels.problem import Problem
-from manykernels.solvers.preparation import columns_of_time, leave_one_out, prepare
+from manykernels.solvers.leave_one_out import leave_one_out
+from manykernels.solvers.preparation import columns_of_time, prepare
 
 RNG = np.random.default_rng(0)
 Z = RNG.standard_normal((40, 3)).astype(np.float32)
@@ -70,6 +71,14 @@ def test_c_is_tuned_in_multiples():
     clean = chosen(Laplacians(ard=True), X, y)
     assert np.log2(clean.C) == round(np.log2(clean.C)) and clean.C > noisy.C
     assert chosen(Laplacians(ard=True), X, y, tune_C=False).C == 1.0
+
+
+def test_more_rows_get_narrower_bandwidths():
+    X = RNG.standard_normal((800, 2))
+    y = np.sin(2 * X[:, 0])
+    few, many = (chosen(Laplacians(bounds=(1e-3, 1e3)), X, y, n_rows=n) for n in (80_000, 64 * 80_000))
+    assert_allclose(many.member, few.member / 2)  # 64 to the power of 1/6
+    assert many.C == few.C
 
 
 # -- rows in the order of time -------------------------------------------------------------------------

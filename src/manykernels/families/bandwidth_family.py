@@ -82,6 +82,10 @@ class BandwidthFamily(Continuum):
     def _from_distances(self, X, s) -> Any:
         if not self.ard:
             return _widened(distance_quantiles(X, s, self.statistic, LEVELS, BOUND_ROWS), WIDEN)
+        rows = np.flatnonzero(s > 0)
+        if len(rows) > COLUMN_ROWS:  # those that the quantiles would look at, once for all columns
+            rows = rows[np.linspace(0, len(rows) - 1, COLUMN_ROWS).astype(int)]
+        X, s = X[rows], s[rows]
         columns = [X[:, [j]].toarray() if issparse(X) else X[:, [j]] for j in range(X.shape[1])]
         return [
             _widened(distance_quantiles(x, s, "l1", COLUMN_LEVELS, COLUMN_ROWS), COLUMN_WIDEN)

@@ -18,6 +18,9 @@ from .base import StreamingSolver, generator
 from .blockwise_fit import Fit, InMemory, Plan
 from .preparation import Prepared, prepare
 
+#: Above this many rows the grids of a single kernel are gone over once.
+MANY_ROWS = 200_000
+
 
 class Blockwise(StreamingSolver):
     r"""Exact block coordinate descent on random features, for thousands to many millions of rows.
@@ -34,12 +37,14 @@ class Blockwise(StreamingSolver):
 
     Parameters
     ----------
-    grids : int
-        Grids of binning features, shared by the kernels that have them; at least 16 each.
+    grids : "auto" or int
+        Grids of binning features, shared by the kernels that have them; at least 16 each. ``"auto"``: 512 for a single
+        kernel, else 256, which is also what ``partial_fit`` has.
     n_features : int
         Fourier features, shared by the kernels that have them; at least one block each.
-    sweeps : int
-        Passes over all blocks.
+    sweeps : "auto" or int
+        Passes over all blocks. ``"auto"``: 3; for a single kernel with binning features 2, and 1 above 200,000 rows.
+        More grids and fewer passes over them predict better for the same time.
     p : float
         Norm over the kernels, from 1 (sparse) to 2 (all equal); for a single kernel it means nothing.
     tune_C : bool
@@ -91,10 +96,10 @@ class Blockwise(StreamingSolver):
 
     def __init__(
         self,
-        grids=256,
+        grids="auto",
         *,
         n_features=8192,
-        sweeps=3,
+        sweeps="auto",
         p=4 / 3,
         tune_C=True,
         block=512,
@@ -127,6 +132,8 @@ class Blockwise(StreamingSolver):
             ("sample", 10),
         ):
             value = getattr(self, name)
+            if name in ("grids", "sweeps") and isinstance(value, str) and value == "auto":
+                continue
             if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} of {brief(self)} must be a whole number of at least {least}.")
         if self.bins & (self.bins - 1) or self.bins > 2**24:
@@ -148,6 +155,7 @@ class Blockwise(StreamingSolver):
         family: Any = first.family
         seed = int(generator(self.random_state).integers(2**62)) if known is None else int(known["seed"][0])
         prepared = None
+        grids, sweeps = self._passes(family, first.X.shape[1], n_rows)
         if np.isinf(family.size()):
             if known is not None and "bounds" in known:
                 family = _within(family, known["bounds"])
@@ -163,17 +171,31 @@ class Blockwise(StreamingSolver):
                     tune_C=self.tune_C,
                     seed=seed % 2**32,
                     size=self.bins,
-                    sweeps=self.sweeps,
+                    sweeps=sweeps,
+                    n_rows=n_rows,
                 )
             members = [prepared.member]
         else:
             members = list(family.members())
         rho_sq = first.scale.rho_sq(members, self.p)
         C = first.C if prepared is None else prepared.C
-        sizes, blocks = self._sizes(family, members, first.X.shape[1], seed, n_rows)
-        return Plan(family, members, rho_sq, C, seed, first.X.shape[1], sizes, blocks, prepared)
+        sizes, blocks = self._sizes(family, members, first.X.shape[1], seed, n_rows, grids)
+        return Plan(family, members, rho_sq, C, seed, first.X.shape[1], sizes, blocks, sweeps, prepared)
 
-    def _sizes(self, family, members, n_features, seed, n_rows):
+    def _passes(self, family, n_features, n_rows) -> tuple[int, int]:
+        """Return the numbers of grids and of sweeps; weights of several kernels are learned between sweeps."""
+        if np.isinf(family.size()):
+            single = family.statistic == "l1"
+        else:
+            members = list(family.members())
+            single = len(members) == 1 and family.random_features(members, n_features, 0, 2)[0].sparse
+        grids, sweeps = (512, 1 if n_rows > MANY_ROWS else 2) if single and n_rows else (256, 3)
+        return (
+            grids if self.grids == "auto" else self.grids,
+            sweeps if self.sweeps == "auto" else self.sweeps,
+        )
+
+    def _sizes(self, family, members, n_features, seed, n_rows, grids):
         """Return the size and the number of blocks of every member."""
         maps = family.random_features(members, n_features, seed, 2)
         sparse = np.array([m.sparse for m in maps])
@@ -186,7 +208,7 @@ class Blockwise(StreamingSolver):
         # With fewer rows than bins a smaller table does: a bin meets another one with a chance of at most a quarter.
         table = self.bins if n_rows is None else min(self.bins, 1 << max(6, (4 * n_rows - 1).bit_length()))
         sizes = np.where(sparse, table, np.where(dense, block, 1))
-        per = max(min(16, self.grids), self.grids // max(1, int(sparse.sum())))
+        per = max(min(16, grids), grids // max(1, int(sparse.sum())))
         return sizes, np.where(sparse, per, np.where(dense, each, 1))
 
     def _first_theta(self, plan: Plan, first: Problem, nu: float) -> np.ndarray:

@@ -42,6 +42,7 @@ class Plan:
     seed, n_features : int
     sizes, blocks : (m,) arrays of int
         Features of a block, and blocks, of every kernel.
+    sweeps : int
     prepared : Prepared or None
     """
 
@@ -53,6 +54,7 @@ class Plan:
     n_features: int
     sizes: np.ndarray
     blocks: np.ndarray
+    sweeps: int
     prepared: Prepared | None
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -186,8 +188,8 @@ class Fit:
         """Read the rows and sweep over the blocks, from the beginning or from a saved state."""
         solver, nu = self.solver, nu_of(self.solver.p)
         maps = plan.maps()
-        units = lay_out(maps, plan.blocks)
         store, held = self._read(plan, maps, share)
+        units = lay_out(maps, plan.blocks, store.seen)
         if resume is None:
             state = Sweeps.fresh_state(units, self.stream.first.n_outputs)
             state["theta"] = solver._first_theta(plan, self.stream.first, nu)
@@ -201,8 +203,9 @@ class Fit:
         saver = _Saver(save, plan, sweeps)
         objective, stopped, interrupted = np.nan, False, False
         try:
-            while state["position"][0] < solver.sweeps and not stopped:
+            while state["position"][0] < plan.sweeps and not stopped:
                 lams = plan.lams(units, state["theta"])
+                sweeps.last = state["position"][0] + 1 == plan.sweeps and not solver.certify
                 while state["position"][1] < len(units):
                     sweeps.descend(int(state["position"][1]), lams[state["position"][1]])
                     state["position"][1] += 1
@@ -210,7 +213,7 @@ class Fit:
                 total = sweeps.settle()
                 objective, norms = self._objective(plan, units, state, total, store.n_rows)
                 state["position"][:2] = state["position"][0] + 1, 0
-                if state["position"][0] < solver.sweeps:
+                if state["position"][0] < plan.sweeps:
                     state["theta"] = best_weights(norms, solver.p, plan.rho_sq > 0)
                 kernels = int(np.count_nonzero(norms))
                 seconds = time.perf_counter() - self.started
@@ -218,7 +221,7 @@ class Fit:
         except KeyboardInterrupt:
             interrupted = True
             warnings.warn(
-                f"Interrupted in sweep {int(state['position'][0]) + 1} of {solver.sweeps}; the model so far is kept.",
+                f"Interrupted in sweep {int(state['position'][0]) + 1} of {plan.sweeps}; the model so far is kept.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -262,6 +265,10 @@ class Fit:
             held.warn_if_trivial()
             calibration = held.calibration()
         norms = plan.norms(sweeps.units, state["W"])
+        store = sweeps.store
+        tables = [
+            None if not t else t[0] if len(t) == 1 else np.concatenate(t) for t in (store.slots, store.seen)
+        ]
         outcome.close()
         extra: dict[str, tuple] = {"C": (plan.C,)}
         if plan.prepared is not None:
@@ -272,6 +279,7 @@ class Fit:
             state["W"][0],
             state["theta"],
             norms,
+            *tables,
             objective=objective,
             gap=gap,
             gap_kind=kind,
@@ -308,8 +316,8 @@ def best_weights(norms: np.ndarray, p: float, alive: np.ndarray) -> np.ndarray:
     return (norms / norm(norms, p)) ** (2 - p)
 
 
-def finished(plan: Plan, W, intercept, theta, norms, **fields) -> Result:
-    """Return a result on random features."""
+def finished(plan: Plan, W, intercept, theta, norms, slots=None, seen=None, **fields) -> Result:
+    """Return a result on random features; see :class:`~manykernels.predictors.RandomFeature` for slots and seen."""
     weights = np.divide(theta, plan.rho_sq, out=np.zeros(len(theta)), where=plan.rho_sq > 0)
     combination = Combination(plan.family, plan.members, weights, np.sqrt(plan.rho_sq), norms)
     b = np.asarray(intercept, dtype=np.float64)
@@ -321,6 +329,8 @@ def finished(plan: Plan, W, intercept, theta, norms, **fields) -> Result:
         plan.blocks,
         W,
         b,
+        slots,
+        seen,
     )
     return Result(
         predictor=predictor, combination=combination, dual_coef=None, intercept=b, C=plan.C, **fields

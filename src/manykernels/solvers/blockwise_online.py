@@ -30,6 +30,8 @@ State = dict[str, np.ndarray]
 STAGES = (5_000, 50_000)
 #: Rows that a filter works on at a time, and scores that calibrate probabilities.
 STRIP, RECENT = 1024, 4_000
+#: Probabilities are calibrated again when there are so many times the rows of the last time.
+AGAIN = 1.2
 #: Rows after which dense features are solved for the first time.
 FIRST_ROWS = 256
 #: Most dense features: their Gram matrix is kept.
@@ -66,6 +68,8 @@ def _begin(solver, plan: Plan, problem: Problem) -> State:
         "theta": theta,
         "totals": np.zeros(4 + c),  # rows, weight, Σ s‖e‖², Σ s‖y‖², Σ s y
         "scores": np.zeros((0, 2 * c + 1), dtype=np.float32),
+        "calibration": np.zeros(0),
+        "calibrated": np.zeros(1),  # rows that there were at the last calibration
     }
     if maps[0].sparse:
         width = maps[0].width
@@ -142,6 +146,11 @@ def _absorb(solver, plan: Plan, state: State, batch: Problem) -> None:
     state["totals"] = totals
     seen = np.column_stack([F, Y, s]).astype(np.float32)[s > 0]
     state["scores"] = np.concatenate([state["scores"], seen])[-RECENT:]
+    if len(state["scores"]) >= LEAST and totals[0] >= AGAIN * state["calibrated"][0]:
+        recent, c = state["scores"].astype(float), Y.shape[1]
+        calibration = fit_calibration(recent[:, :c], recent[:, c : 2 * c], recent[:, -1])
+        state["calibration"] = np.zeros(0) if calibration is None else calibration
+        state["calibrated"] = totals[:1]
 
 
 def _filter(plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
@@ -224,9 +233,7 @@ def _result(plan: Plan, state: State, c: int) -> Result:
         warn_no_better(
             "The mean squared error of rows before they were seen is", error / mass, trivial, REMEDY
         )
-    recent = state["scores"].astype(float)
-    enough = len(recent) >= LEAST
-    calibration = fit_calibration(recent[:, :c], recent[:, c : 2 * c], recent[:, -1]) if enough else None
+    calibration = state["calibration"] if len(state["calibration"]) else None
     maps = plan.maps()
     if maps[0].sparse:
         W, b = state["W"].reshape(-1, c), state["intercept"][:c]

@@ -12,16 +12,21 @@ the next one, so that every block costs one pass over the residuals.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, subtract_step
+from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums
 from .._threads import n_threads, one_blas_thread
 from .dense_visits import DenseVisits
-from .row_store import RowStore
+from .row_store import Piece, RowStore
+
+#: Fewer bins than this are not worth a thread.
+STEP_BINS = 4096
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,11 @@ class Unit:
         return slice(self.first, self.first + self.width)
 
 
-def lay_out(maps: list[Any], blocks: np.ndarray) -> list[Unit]:
+def lay_out(maps: list[Any], blocks: np.ndarray, seen: list[np.ndarray]) -> list[Unit]:
     """Return the intercept and all blocks, with the places of their coefficients.
+
+    A grid has coefficients for the bins that rows fall into, as `seen` counts them for every map with bins, after a
+    row of zeros for all others.
 
     Coefficients lie member by member, as :class:`~manykernels.predictors.RandomFeature` wants them, after the
     intercept; visits go round the members, so that no kernel explains the targets before the others had a try.
@@ -64,7 +72,7 @@ def lay_out(maps: list[Any], blocks: np.ndarray) -> list[Unit]:
     units, first, curvature, place = [], 1, 1, 0
     for i, feature_map in enumerate(maps):
         for index in range(int(blocks[i])):
-            width = feature_map.width
+            width = 1 + int(seen[place][index]) if feature_map.sparse else feature_map.width
             units.append(Unit(i, index, place if feature_map.sparse else -1, first, width, curvature))
             first += width
             curvature += width if feature_map.sparse else width * width
@@ -84,13 +92,24 @@ class Sweeps:
     units : list of Unit
     state : dict of arrays
         W, curvature, known, step, pending; see ``fresh_state``. Changed in place.
+
+    Attributes
+    ----------
+    last : bool
+        Set in the last sweep, if nothing follows it: a grid's bins are then forgotten after its step. Coefficients
+        take memory as they are written, so that the ones grow while the others shrink.
     """
 
     def __init__(self, store: RowStore, maps, units: list[Unit], state: dict[str, np.ndarray]):
         self.store, self.maps, self.units, self.state = store, maps, units, state
         self.lanes = store.lanes
-        self._pool = ThreadPoolExecutor(n_threads())
+        self.last = False
+        self._threads = n_threads()
+        self._pool = ThreadPoolExecutor(self._threads)
         self._dense = DenseVisits(store, maps, units, self._pool)
+        # The sums of a grid, lane by lane; 0 between two visits.
+        widest = max((u.width for u in units if u.place >= 0), default=0)
+        self._sums = np.zeros((len(self.lanes), widest, state["W"].shape[1]))
 
     @staticmethod
     def fresh_state(units: list[Unit], n_outputs: int) -> dict[str, np.ndarray]:
@@ -112,54 +131,70 @@ class Sweeps:
 
     # -- visits ----------------------------------------------------------------------------------------
 
-    def _each_lane(self, func) -> list[Any]:
-        with one_blas_thread():
-            return list(self._pool.map(func, self.lanes))
-
-    def _take_step(self, number: int, tile: int, R: np.ndarray) -> None:
-        unit = self.units[number]
-        step = self.state["step"][: unit.width]
-        if unit.member < 0:
-            R -= step
-        elif unit.place >= 0:
-            subtract_step(self.store.bins(tile, unit.place, unit.index), step, R)
-        else:
-            self._dense.take_step(number, tile, R, step)
+    def _each(self, func, items) -> list[Any]:
+        """Map on threads, for work without BLAS: setting its threads takes longer than a visit of few rows."""
+        if len(items) == 1 or self._threads == 1:
+            return [func(i) for i in items]
+        return list(self._pool.map(func, items))
 
     def visit(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Take the step that is pending, and return Zᵀ S R of a unit, with its counts or Gram matrix if asked for."""
-        unit, pending = self.units[number], int(self.state["pending"][0])
-        c = self.state["W"].shape[1]
-        if unit.place < 0:
-            sums, counts = self._dense.sums(number, pending, self.state["step"], curvature=curvature)
-            self.state["pending"][0] = -1
-            return sums, counts
-
-        def along(lane):
-            sums, counts = np.zeros((unit.width, c)), np.zeros(unit.width) if curvature else None
-            for tile in lane:
-                R, s = self.store.residuals(tile), self.store.weights(tile)
-                self._visit_tile(unit, pending, tile, R, s, sums, counts)
-                if pending >= 0:
-                    self.store.put_residuals(tile, R)
-            return sums, counts
-
-        parts = self._each_lane(along)
+        if self.units[number].place >= 0:
+            parts, counts = self._visit_grid(number, curvature=curvature)
+            total = parts.sum(axis=0)
+            parts[...] = 0.0
+            return total, counts
+        pending = int(self.state["pending"][0])
+        sums, counts = self._dense.sums(number, pending, self.state["step"], curvature=curvature)
         self.state["pending"][0] = -1
-        sums = sum(part[0] for part in parts)
-        return sums, sum(part[1] for part in parts) if curvature else None
+        return sums, counts
 
-    def _visit_tile(self, unit, pending, tile, R, s, sums, counts) -> None:
+    def _visit_grid(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        """Do the same for a grid; return sums lane by lane, which the caller sets to 0 again, and counts."""
+        unit, pending = self.units[number], int(self.state["pending"][0])
+        sums = self._sums[:, : unit.width]
+
+        def along(k):
+            counts = np.zeros(unit.width) if curvature else None
+            for piece in self.lanes[k]:
+                R, s = self.store.residuals(piece), self.store.weights(piece)
+                self._visit_piece(unit, pending, piece, R, s, sums[k], counts)
+                if pending >= 0:
+                    self.store.put_residuals(piece, R)
+            return counts
+
+        dense = pending >= 0 and self.units[pending].place == -1
+        with one_blas_thread() if dense else nullcontext():
+            parts = self._each(along, range(len(self.lanes)))
+        if self.last and pending >= 0 and self.units[pending].place >= 0:
+            self.store.forget_bins(self.units[pending].place, self.units[pending].index)
+        self.state["pending"][0] = -1
+        return sums, sum(parts) if curvature else None
+
+    def _step_grid(self, number: int, sums: np.ndarray, lam: float) -> None:
+        """Minimise over a grid's coefficients, in parts of its bins; the sums become 0."""
+        unit, state = self.units[number], self.state
+        H, W, step = self._curvature(number), state["W"][unit.part], state["step"]
+
+        def part(edges):
+            a, b = edges
+            newton_step(sums[:, a:b], H[a:b], lam, W[a:b], step[a:b])
+
+        count = max(1, min(self._threads, unit.width // STEP_BINS))
+        self._each(part, list(pairwise(np.linspace(0, unit.width, count + 1).astype(int).tolist())))
+        state["pending"][0] = number
+
+    def _visit_piece(self, unit, pending, piece: Piece, R, s, sums, counts) -> None:
         before = self.units[pending] if pending >= 0 else None
-        bins = self.store.bins(tile, unit.place, unit.index)
+        bins = self.store.bins(piece, unit.place, unit.index)
         if counts is not None:
             add_counts(bins, s, counts)
         if before is not None and before.place >= 0:
-            old = self.store.bins(tile, before.place, before.index)
+            old = self.store.bins(piece, before.place, before.index)
             step_and_sums(old, self.state["step"][: before.width], bins, R, s, sums)
             return
         if before is not None:
-            self._take_step(pending, tile, R)
+            self._dense.take_step(pending, piece, R, self.state["step"])
         add_sums(bins, R, s, sums)
 
     def settle(self) -> float:
@@ -189,13 +224,17 @@ class Sweeps:
             self.visit(0, curvature=False)  # what is pending comes first
             step = -W.astype(np.float64)
         else:
-            sums, counts = self.visit(number, curvature=not state["known"][number])
+            visit = self._visit_grid if unit.place >= 0 else self.visit
+            sums, counts = visit(number, curvature=not state["known"][number])
             if counts is not None:
                 self._curvature(number)[...] = counts
                 state["known"][number] = True
+            if unit.place >= 0:
+                self._step_grid(number, sums, lam)
+                return
             H = self._curvature(number)
-            if H.ndim == 1:
-                newton_step(sums, H, lam, W, state["step"][: unit.width])
+            if H.ndim == 1:  # the intercept
+                newton_step(sums[None], H, lam, W, state["step"][: unit.width])
                 state["pending"][0] = number
                 return
             H = H.astype(np.float64)

@@ -56,13 +56,7 @@ class HeldOut:
         """Read the residuals of the rows held out."""
         if not self.n_held:
             return
-        rows = np.concatenate(self.rows)
-        parts = []
-        for tile, (a, b) in enumerate(store.tiles):
-            inside = rows[(rows >= a) & (rows < b)] - a
-            if len(inside):
-                parts.append(store.residuals(tile)[inside])
-        self.R = np.concatenate(parts).astype(np.float64)
+        self.R = store.residuals_of(np.concatenate(self.rows)).astype(np.float64)
 
     def errors(self) -> tuple[float, float]:
         """Return the mean squared error of the model and of the training rows' mean."""

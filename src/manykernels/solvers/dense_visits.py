@@ -16,7 +16,7 @@ import numpy as np
 from .._blocks import product_width
 from .._numba.binning import subtract_step
 from .._threads import one_blas_thread
-from .row_store import RowStore
+from .row_store import Piece, RowStore
 
 if TYPE_CHECKING:
     from .blockwise_sweeps import Unit
@@ -70,13 +70,13 @@ class DenseVisits:
         return sums.T, gram[0] if curvature else None
 
     def _add_intercept(self, number, piece, strips, sums, gram) -> None:
-        R, s = strips.residuals(piece), self.store.weights(*piece)
+        R, s = strips.residuals(piece), self.store.weights(piece)
         sums[:, 0] += s @ R.astype(np.float64)
         if gram is not None:
             gram += s.sum(dtype=np.float64)
 
     def _add_features(self, number, piece, strips, sums, gram) -> None:
-        R, s = strips.residuals(piece), self.store.weights(*piece)[:, None]
+        R, s = strips.residuals(piece), self.store.weights(piece)[:, None]
         Z = strips.features(number, piece)
         sums += strips.turned_product(s * R, Z)
         if gram is not None:
@@ -91,16 +91,17 @@ class DenseVisits:
             strips, total = _Strips(self, pending, step, 0), np.zeros(1)
             for piece in lane:
                 R = strips.residuals(piece)
-                total += self.store.weights(*piece) @ np.einsum("tk,tk->t", R, R, dtype=np.float64)
+                total += self.store.weights(piece) @ np.einsum("tk,tk->t", R, R, dtype=np.float64)
             return [total]
 
         return float(self._over_lanes(along)[0][0])
 
-    def take_step(self, number: int, tile: int, R: np.ndarray, step) -> None:
-        """Subtract a block's change of the scores from the residuals of a whole tile."""
-        strips = _Strips(self, number, step, 0)
-        for a in range(0, len(R), STRIP):
-            strips.take_step(tile, slice(a, min(a + STRIP, len(R))), R[a : a + STRIP])
+    def take_step(self, number: int, piece: Piece, R: np.ndarray, step) -> None:
+        """Subtract a unit's change of the scores from the residuals of a piece of any length."""
+        strips, (tile, first, last) = _Strips(self, number, step, 0), piece
+        for a in range(first, last, STRIP):
+            b = min(a + STRIP, last)
+            strips.take_step((tile, a, b), R[a - first : b - first])
 
     def _over_lanes(self, along) -> list[np.ndarray]:
         """Return the sums of the arrays that `along` returns for each lane, added in order."""
@@ -127,28 +128,23 @@ class _Kept:
 
     def __init__(self, lanes, values: int):
         each = KEPT // (4 * values) // len(lanes) if values else 0
-        self.space = {_key(piece): np.empty(values, np.float32) for lane in lanes for piece in lane[:each]}
-        self.owner: dict[tuple[int, int], int] = {}
+        self.space = {piece: np.empty(values, np.float32) for lane in lanes for piece in lane[:each]}
+        self.owner: dict[Piece, int] = {}
 
-    def claim(self, piece, number: int) -> tuple[np.ndarray | None, bool]:
+    def claim(self, piece: Piece, number: int) -> tuple[np.ndarray | None, bool]:
         """Return the room for a strip's features, if any, and whether it holds those of block `number`.
 
         Whoever is told that it does not is about to write there: an interruption meanwhile leaves nothing valid behind.
         """
-        key = _key(piece)
-        if self.owner.get(key) == number:
-            return self.space[key], True
-        self.owner.pop(key, None)
-        return self.space.get(key), False
+        if self.owner.get(piece) == number:
+            return self.space[piece], True
+        self.owner.pop(piece, None)
+        return self.space.get(piece), False
 
-    def filled(self, piece, number: int) -> None:
+    def filled(self, piece: Piece, number: int) -> None:
         """Take notice of features that have been written."""
-        if _key(piece) in self.space:
-            self.owner[_key(piece)] = number
-
-
-def _key(piece) -> tuple[int, int]:
-    return piece[0], piece[1].start
+        if piece in self.space:
+            self.owner[piece] = number
 
 
 class _Strips:
@@ -161,20 +157,19 @@ class _Strips:
         self.step = step[: 0 if self.unit is None else self.unit.width]
         self.Z = np.empty(STRIP * max(width, len(self.step) if dense else 0), dtype=np.float32)
         self.c = step.shape[1]
-        self.bins: tuple[int, np.ndarray] | None = None
         self.outputs = np.zeros((STRIP, product_width(self.c)), dtype=np.float32)
         if dense:
             self.wide_step = np.zeros((len(self.step), product_width(self.c)), dtype=np.float32)
             self.wide_step[:, : self.c] = self.step
 
-    def features(self, number: int, piece) -> np.ndarray:
+    def features(self, number: int, piece: Piece) -> np.ndarray:
         """Return the features of a strip, until the next call; they may be kept, so leave them as they are."""
-        visits, (tile, part) = self.visits, piece
-        n, width = part.stop - part.start, visits.units[number].width
+        visits, (_, first, last) = self.visits, piece
+        n, width = last - first, visits.units[number].width
         space, ready = visits._kept.claim(piece, number)
         Z = (self.Z if space is None else space)[: n * width].reshape(n, width)
         if not ready:
-            visits._block(number).transform(self.store.rows(tile, part), Z)
+            visits._block(number).transform(self.store.rows(piece), Z)
             visits._kept.filled(piece, number)
         return Z
 
@@ -184,25 +179,22 @@ class _Strips:
         wide[:, : self.c] = R
         return (wide.T @ Z)[: self.c]
 
-    def residuals(self, piece) -> np.ndarray:
+    def residuals(self, piece: Piece) -> np.ndarray:
         """Return the residuals of a strip after the step that is pending."""
-        tile, part = piece
-        R = self.store.residuals(tile, part)
+        R = self.store.residuals(piece)
         if self.unit is not None:
-            self.take_step(tile, part, R)
-            self.store.put_residuals(tile, R, part)
+            self.take_step(piece, R)
+            self.store.put_residuals(piece, R)
         return R
 
-    def take_step(self, tile: int, part: slice, R: np.ndarray) -> None:
+    def take_step(self, piece: Piece, R: np.ndarray) -> None:
         """Subtract the change of the scores from the residuals of a strip."""
         unit = self.unit
         assert unit is not None
         if unit.member < 0:
             R -= self.step
         elif unit.place >= 0:
-            if self.bins is None or self.bins[0] != tile:  # a whole tile's bins are read at once
-                self.bins = tile, self.store.bins(tile, unit.place, unit.index)
-            subtract_step(self.bins[1][part], self.step, R)
+            subtract_step(self.store.bins(piece, unit.place, unit.index), self.step, R)
         else:
-            Z = self.features(self.pending, (tile, part))
+            Z = self.features(self.pending, piece)
             R -= (Z @ self.wide_step)[:, : self.c]

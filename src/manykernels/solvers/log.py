@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +19,26 @@ from .workspace import Iterate
 logger = logging.getLogger("manykernels")
 
 OnIteration = Callable[["Step"], Any]
+
+
+@contextmanager
+def heard(verbose) -> Iterator[None]:
+    """Write what is logged meanwhile at level INFO to the standard error stream, if `verbose`: one line a phase."""
+    if not verbose:
+        yield
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.INFO)
+    handler.setFormatter(logging.Formatter("[manykernels] %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    if logger.getEffectiveLevel() > logging.INFO:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 @dataclass(frozen=True)

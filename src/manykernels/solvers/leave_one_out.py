@@ -1,0 +1,93 @@
+"""The leave-one-out error of kernel ridge regression, and its gradient in the bandwidths."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import lapack
+
+from .._numba.distances import add_l1_moments, l1_distances
+from ..kernels import pairwise_statistic
+
+#: Rows of a block of pairs.
+PAIR_ROWS = 128
+
+
+def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
+    """Return the mean squared leave-one-out error of kernel ridge regression, and its gradient.
+
+    With M = K + 11ᵀ + λI, G = M⁻¹ and α = G Y, row t predicted from all others errs by e_t = α_t/G_tt. In M the
+    gradient of mean ‖e_t‖² is (2/n) (G diag(h) G - sym(U αᵀ)), U = G (e/G_tt), h_t = <e_t, α_t>/G_tt².
+
+    Parameters
+    ----------
+    statistic : {"l1", "sqdist"}
+    Z, Y : rows, float32, and targets
+    t : (d + 1,) array
+        Logarithms of the bandwidths, and of λ.
+    """
+    n = len(Z)
+    Z = np.ascontiguousarray(Z * np.exp(-t[:-1]).astype(np.float32))
+    K = _gram(statistic, Z)
+    lam = math.exp(t[-1])
+    M = K + 1.0
+    M[np.diag_indices(n)] += lam
+    factor, info = lapack.dpotrf(
+        M.T, lower=1, overwrite_a=1
+    )  # M is symmetric, its transpose as LAPACK wants it
+    if info:
+        return math.inf, np.zeros(len(t))
+    alpha, _ = lapack.dpotrs(factor, Y, lower=1)
+    # From an exact factor on, single precision has all the digits that an error and a gradient need.
+    G = _mirrored(lapack.spotri(factor.astype(np.float32), lower=1, overwrite_c=1)[0])
+    g = np.diag(G).astype(float)
+    e = alpha / g[:, None]
+    U, _ = lapack.dpotrs(factor, e / g[:, None], lower=1)
+    h = np.einsum("tk,tk->t", e, alpha) / g**2  # ‖α_t‖²/G_tt³, so that it has a root
+    root = G * np.sqrt(h).astype(np.float32)
+    P = root @ root.T
+    U, alpha = U.astype(np.float32), alpha.astype(np.float32)
+    P -= np.float32(0.5) * (np.hstack([U, alpha]) @ np.hstack([alpha, U]).T)
+    P *= np.float32(2.0 / n)
+    gradient = np.zeros(len(t))
+    gradient[-1] = lam * float(np.trace(P))
+    P *= K.astype(np.float32)
+    gradient[:-1] = _moments(statistic, Z, P)
+    return float(np.sum(e * e)) / n, gradient
+
+
+def _mirrored(lower: np.ndarray) -> np.ndarray:
+    """Return a symmetric matrix from its lower half, in the order of LAPACK; the other half may hold anything."""
+    n, out = len(lower), np.ascontiguousarray(lower.T)  # the upper half now, row by row
+    for a in range(0, n, PAIR_ROWS):
+        b = min(a + PAIR_ROWS, n)
+        out[b:, a:b] = out[a:b, b:].T
+        out[a:b, a:b] = np.triu(out[a:b, a:b]) + np.triu(out[a:b, a:b], 1).T
+    return out
+
+
+def _gram(statistic, Z) -> np.ndarray:
+    if statistic == "sqdist":
+        S = pairwise_statistic("sqdist", Z.astype(float), Z.astype(float))
+        return np.exp(-S)
+    n = len(Z)
+    D = np.empty((n, n), dtype=np.float32)
+    for a in range(0, n, PAIR_ROWS):  # pairs once, and a square on the diagonal twice
+        b = min(a + PAIR_ROWS, n)
+        l1_distances(Z, a, b, D[a:b, a:])
+        D[b:, a:b] = D[a:b, b:].T
+    return np.exp(-D).astype(float)
+
+
+def _moments(statistic, Z, W) -> np.ndarray:
+    """Return the gradient of Σ W in the log bandwidths, for a symmetric W = P∘K."""
+    if statistic == "sqdist":
+        sums = W.sum(axis=1)
+        return 4.0 * (sums @ np.square(Z) - np.einsum("ij,ij->j", Z, W @ Z))
+    once, twice = np.zeros(Z.shape[1]), np.zeros(Z.shape[1])
+    for a in range(0, len(Z), PAIR_ROWS):
+        b = min(a + PAIR_ROWS, len(Z))
+        add_l1_moments(Z, W[a:b, a:], a, b, twice)
+        add_l1_moments(Z[:b], W[a:b, a:b], a, b, once)
+    return 2.0 * twice - once
