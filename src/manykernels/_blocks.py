@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 
 def row_blocks(n: int, width: int, values: int = 2**21) -> list[slice]:
     """Cut n rows into slices of at most about `values` entries when a row has `width`."""
@@ -15,3 +17,10 @@ def product_width(c: int) -> int:
     The kernels of matrix products take columns by fours and eights: seven cost nearly twice as much as eight.
     """
     return c if c <= 2 or c > 8 else 4 if c <= 4 else 8
+
+
+def widened(Y: np.ndarray) -> np.ndarray:
+    """Return Y, (n, c), in single precision and with columns of zeros up to `product_width`."""
+    out = np.zeros((len(Y), product_width(Y.shape[1])), dtype=np.float32)
+    out[:, : Y.shape[1]] = Y
+    return out

@@ -297,34 +297,34 @@ def add_counts(bins, s, counts):
 
 
 @njit(cache=True, nogil=True)
-def newton_step(sums, counts, lam, W, step):
-    """Minimise over a grid's coefficients: ``step = (Σ_l sums_l - lam W)/(counts + lam)``, ``W += step``.
+def newton_step(sums, counts, lam, W, step, first, last):
+    """Minimise over a grid's bins first..last-1: ``step = (Σ_l sums_l - lam W)/(counts + lam)``, ``W += step``.
 
     Parameters
     ----------
-    sums : (lanes, size, c) array
-        Becomes 0.
+    sums : (lanes, at least size, at least c) array
+        Becomes 0 there.
     counts : (size,) array
     lam : float
-    W, step : (size, c) arrays, changed
+    W : (size, c) array, changed
+    step : (at least size, at least c) array, changed
     """
-    lanes, size, c = sums.shape
-    total = np.empty(c)
-    for b in range(size):
-        if counts[b] == 0.0:  # no row: its coefficients are 0 and stay so, unless lam has just changed
-            for k in range(c):
-                step[b, k] = -W[b, k]
-                W[b, k] = 0.0
-            continue
-        scale = 1.0 / (counts[b] + lam)
-        total[:] = 0.0
-        for i in range(lanes):
-            for k in range(c):
-                total[k] += sums[i, b, k]
+    lanes, _, wide = sums.shape
+    c = W.shape[1]
+    for b in range(first, last):
+        for i in range(1, lanes):
+            for k in range(wide):
+                sums[0, b, k] += sums[i, b, k]
                 sums[i, b, k] = 0.0
+        if counts[b] > 0.0:
+            scale, weight = 1.0 / (counts[b] + lam), lam
+        else:  # no row: its coefficients are 0 and stay so, unless lam has just changed
+            scale = weight = 1.0
         for k in range(c):
-            step[b, k] = (total[k] - lam * W[b, k]) * scale
+            step[b, k] = (sums[0, b, k] - weight * W[b, k]) * scale
             W[b, k] += step[b, k]
+        for k in range(wide):
+            sums[0, b, k] = 0.0
 
 
 @njit(cache=True, nogil=True)

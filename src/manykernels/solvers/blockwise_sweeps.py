@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from .._blocks import product_width
 from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums
 from .._threads import n_threads, one_blas_thread
 from .dense_visits import DenseVisits
@@ -109,7 +110,7 @@ class Sweeps:
         self._dense = DenseVisits(store, maps, units, self._pool)
         # The sums of a grid, lane by lane; 0 between two visits.
         widest = max((u.width for u in units if u.place >= 0), default=0)
-        self._sums = np.zeros((len(self.lanes), widest, state["W"].shape[1]))
+        self._sums = np.zeros((len(self.lanes), widest, state["step"].shape[1]), np.float32)
 
     @staticmethod
     def fresh_state(units: list[Unit], n_outputs: int) -> dict[str, np.ndarray]:
@@ -122,7 +123,7 @@ class Sweeps:
             "curvature": np.zeros(most.curvature + square, np.float32 if sparse else np.float64),
             "known": np.zeros(len(units), bool),
             "pending": np.array([-1]),
-            "step": np.zeros((max(u.width for u in units), n_outputs), np.float32),
+            "step": np.zeros((max(u.width for u in units), product_width(n_outputs)), np.float32),
         }
 
     def close(self) -> None:
@@ -140,25 +141,25 @@ class Sweeps:
     def visit(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Take the step that is pending, and return Zᵀ S R of a unit, with its counts or Gram matrix if asked for."""
         if self.units[number].place >= 0:
-            parts, counts = self._visit_grid(number, curvature=curvature)
-            total = parts.sum(axis=0)
+            counts = self._visit_grid(number, curvature=curvature)
+            parts = self._sums[:, : self.units[number].width]
+            sums = parts.sum(axis=0, dtype=np.float64)
             parts[...] = 0.0
-            return total, counts
-        pending = int(self.state["pending"][0])
-        sums, counts = self._dense.sums(number, pending, self.state["step"], curvature=curvature)
-        self.state["pending"][0] = -1
-        return sums, counts
+        else:
+            pending = int(self.state["pending"][0])
+            sums, counts = self._dense.sums(number, pending, self.state["step"], curvature=curvature)
+            self.state["pending"][0] = -1
+        return sums[:, : self.state["W"].shape[1]], counts
 
-    def _visit_grid(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        """Do the same for a grid; return sums lane by lane, which the caller sets to 0 again, and counts."""
+    def _visit_grid(self, number: int, *, curvature: bool) -> np.ndarray | None:
+        """Do the same for a grid; sums stay lane by lane in `_sums`, which the caller sets to 0 again."""
         unit, pending = self.units[number], int(self.state["pending"][0])
-        sums = self._sums[:, : unit.width]
 
         def along(k):
             counts = np.zeros(unit.width) if curvature else None
             for piece in self.lanes[k]:
                 R, s = self.store.residuals(piece), self.store.weights(piece)
-                self._visit_piece(unit, pending, piece, R, s, sums[k], counts)
+                self._visit_piece(unit, pending, piece, R, s, self._sums[k], counts)
                 if pending >= 0:
                     self.store.put_residuals(piece, R)
             return counts
@@ -169,16 +170,15 @@ class Sweeps:
         if self.last and pending >= 0 and self.units[pending].place >= 0:
             self.store.forget_bins(self.units[pending].place, self.units[pending].index)
         self.state["pending"][0] = -1
-        return sums, sum(parts) if curvature else None
+        return sum(parts) if curvature else None
 
-    def _step_grid(self, number: int, sums: np.ndarray, lam: float) -> None:
+    def _step_grid(self, number: int, lam: float) -> None:
         """Minimise over a grid's coefficients, in parts of its bins; the sums become 0."""
         unit, state = self.units[number], self.state
         H, W, step = self._curvature(number), state["W"][unit.part], state["step"]
 
         def part(edges):
-            a, b = edges
-            newton_step(sums[:, a:b], H[a:b], lam, W[a:b], step[a:b])
+            newton_step(self._sums, H, lam, W, step, *edges)
 
         count = max(1, min(self._threads, unit.width // STEP_BINS))
         self._each(part, list(pairwise(np.linspace(0, unit.width, count + 1).astype(int).tolist())))
@@ -224,25 +224,29 @@ class Sweeps:
             self.visit(0, curvature=False)  # what is pending comes first
             step = -W.astype(np.float64)
         else:
-            visit = self._visit_grid if unit.place >= 0 else self.visit
-            sums, counts = visit(number, curvature=not state["known"][number])
+            new = not state["known"][number]
+            if unit.place >= 0:
+                counts = self._visit_grid(number, curvature=new)
+            else:
+                sums, counts = self.visit(number, curvature=new)
             if counts is not None:
                 self._curvature(number)[...] = counts
                 state["known"][number] = True
             if unit.place >= 0:
-                self._step_grid(number, sums, lam)
+                self._step_grid(number, lam)
                 return
             H = self._curvature(number)
             if H.ndim == 1:  # the intercept
-                newton_step(sums[None], H, lam, W, state["step"][: unit.width])
+                newton_step(sums[None], H, lam, W, state["step"], 0, 1)
                 state["pending"][0] = number
                 return
             H = H.astype(np.float64)
             H[np.diag_indices_from(H)] += lam
             # Turned, as symmetric as it is, it lies in the order that is factored in place: three times as fast.
             step = cho_solve(cho_factor(H.T, overwrite_a=True, check_finite=False), sums - lam * W)
-        state["step"][: unit.width] = step
-        W += state["step"][: unit.width]  # the very numbers that the residuals lose
+        taken = state["step"][: unit.width, : W.shape[1]]
+        taken[...] = step
+        W += taken  # the very numbers that the residuals lose
         state["pending"][0] = number
 
     def dual_sums(self) -> tuple[np.ndarray, np.ndarray]:

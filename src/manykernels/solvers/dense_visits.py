@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._blocks import product_width
 from .._numba.binning import subtract_step
 from .._threads import one_blas_thread
 from .row_store import Piece, RowStore
@@ -78,7 +77,7 @@ class DenseVisits:
     def _add_features(self, number, piece, strips, sums, gram) -> None:
         R, s = strips.residuals(piece), self.store.weights(piece)[:, None]
         Z = strips.features(number, piece)
-        sums += strips.turned_product(s * R, Z)
+        sums += (s * R).T @ Z
         if gram is not None:
             if not (s == 1).all():
                 Z = Z * np.sqrt(s)
@@ -156,11 +155,6 @@ class _Strips:
         dense = self.unit is not None and self.unit.place == -1
         self.step = step[: 0 if self.unit is None else self.unit.width]
         self.Z = np.empty(STRIP * max(width, len(self.step) if dense else 0), dtype=np.float32)
-        self.c = step.shape[1]
-        self.outputs = np.zeros((STRIP, product_width(self.c)), dtype=np.float32)
-        if dense:
-            self.wide_step = np.zeros((len(self.step), product_width(self.c)), dtype=np.float32)
-            self.wide_step[:, : self.c] = self.step
 
     def features(self, number: int, piece: Piece) -> np.ndarray:
         """Return the features of a strip, until the next call; they may be kept, so leave them as they are."""
@@ -172,12 +166,6 @@ class _Strips:
             visits._block(number).transform(self.store.rows(piece), Z)
             visits._kept.filled(piece, number)
         return Z
-
-    def turned_product(self, R: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        """Return RᵀZ, (c, width)."""
-        wide = self.outputs[: len(R)]
-        wide[:, : self.c] = R
-        return (wide.T @ Z)[: self.c]
 
     def residuals(self, piece: Piece) -> np.ndarray:
         """Return the residuals of a strip after the step that is pending."""
@@ -196,5 +184,4 @@ class _Strips:
         elif unit.place >= 0:
             subtract_step(self.store.bins(piece, unit.place, unit.index), self.step, R)
         else:
-            Z = self.features(self.pending, piece)
-            R -= (Z @ self.wide_step)[:, : self.c]
+            R -= self.features(self.pending, piece) @ self.step

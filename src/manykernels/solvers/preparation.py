@@ -23,6 +23,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import rankdata
 
+from .._blocks import widened
 from .._numba.binning import (
     add_counts,
     add_sums,
@@ -296,7 +297,7 @@ class _Trial:
             X, Y, s, Xv, Yv, sv = X[:n], Y[:n], s[:n], Xv[:nv], Yv[:nv], sv[:nv]
         self.X, self.Xv = X, Xv
         mean = np.average(Y, axis=0, weights=s)
-        self.Y, self.Yv = (Y - mean).astype(np.float32), (Yv - mean).astype(np.float32)
+        self.Y, self.Yv = widened(Y - mean), widened(Yv - mean)
         self.s, self.sv = s.astype(np.float32), sv.astype(np.float32)
         self.trivial = float(self.sv @ np.square(self.Yv).sum(axis=1))
         self.errors = self._sparse if sparse else self._dense
@@ -321,15 +322,15 @@ class _Trial:
             R, Rv = self.Y.copy(), self.Yv.copy()
             W = [np.zeros((1 + k, R.shape[1]), dtype=np.float32) for k in seen]
             lam, last = len(grids) / C, None
-            sums = np.zeros((1, 1 + seen.max(), R.shape[1]))
-            step = np.zeros(sums.shape[1:], np.float32)
+            sums = np.zeros((1, 1 + seen.max(), R.shape[1]), dtype=np.float32)
+            step = np.zeros_like(sums[0])
             for _ in range(self.sweeps):
                 for g in range(len(grids)):
                     if last is None:
                         add_sums(bins[g], R, self.s, sums[0])
                     else:
                         step_and_sums(bins[last], step, bins[g], R, self.s, sums[0])
-                    newton_step(sums[:, : 1 + seen[g]], counts[g], lam, W[g], step[: 1 + seen[g]])
+                    newton_step(sums, counts[g], lam, W[g], step, 0, 1 + seen[g])
                     last = g
             for g in range(len(grids)):
                 subtract_step(judged[g], W[g], Rv)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from .._blocks import widened
 from .._numba.binning import number_bins
 from .._threads import map_in_threads
 from ..features import Grids
@@ -177,7 +178,7 @@ class RowStore:
         self.tiles: list[tuple[int, int]] = []
         self._places: list[np.ndarray] = []
         self._waiting: list[tuple[Any, np.ndarray, np.ndarray]] = []
-        self.n_rows = self._n_waiting = 0
+        self.n_rows = self._n_waiting = self.n_outputs = 0
 
     def append(self, X, Y, s) -> None:
         """Take rows, targets (the first residuals) and weights; full tiles are put away."""
@@ -199,7 +200,9 @@ class RowStore:
             self._bins[place].append(self._numbered(place, grids, X, order))
         if self.keep_rows:
             self._rows.append(X[order] if self.grids else X)
-        self._residuals.append(np.concatenate([p[1] for p in parts])[order].astype(np.float32))
+        Y = np.concatenate([p[1] for p in parts])
+        self.n_outputs = Y.shape[1]
+        self._residuals.append(widened(Y[order]))
         self._weights.append(np.concatenate([p[2] for p in parts])[order].astype(np.float32))
         places = np.empty(n, dtype=np.int32)
         places[order] = np.arange(n)
@@ -278,7 +281,7 @@ class RowStore:
         return self._weights.get(piece)
 
     def residuals(self, piece: Piece) -> np.ndarray:
-        """Return the residuals of a piece's rows, to be changed and put back."""
+        """Return the residuals of a piece's rows, to be changed and put back; zeros up to `product_width`."""
         return self._residuals.get(piece)
 
     def residuals_of(self, rows: np.ndarray) -> np.ndarray:
@@ -287,7 +290,7 @@ class RowStore:
         for piece, places, (a, b) in zip(self.whole, self._places, self.tiles, strict=True):
             inside = rows[(rows >= a) & (rows < b)] - a
             if len(inside):
-                parts.append(self.residuals(piece)[places[inside]])
+                parts.append(self.residuals(piece)[places[inside], : self.n_outputs])
         return np.concatenate(parts)
 
     def put_residuals(self, piece: Piece, R: np.ndarray) -> None:
