@@ -25,7 +25,7 @@ from ..features import Grids
 #: Rows of a tile.
 TILE = 65_536
 #: Rows are summed up along lanes, one after the other, and the lanes' sums in order: one lane per this many rows.
-LANE_ROWS, MOST_LANES = 100_000, 8
+LANE_ROWS, MOST_LANES = 50_000, 8
 
 #: Some rows of a tile: its number, the first row, and the one after the last.
 Piece = tuple[int, int, int]
