@@ -14,7 +14,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,12 @@ def lay_out(maps: list[Any], blocks: np.ndarray, seen: list[np.ndarray]) -> list
     return [Unit(-1, 0, -2, 0, 1, 0), *units]
 
 
+def chunked(items, count: int) -> list[Any]:
+    """Return the items in at most so many lists of equal length."""
+    edges = np.linspace(0, len(items), min(count, len(items)) + 1).astype(int).tolist()
+    return [items[a:b] for a, b in pairwise(edges)]
+
+
 class Sweeps:
     """Coefficients and residuals, and the passes that change them.
 
@@ -133,12 +139,18 @@ class Sweeps:
     # -- visits ----------------------------------------------------------------------------------------
 
     def _each(self, func, items) -> list[Any]:
-        """Map on threads, for work without BLAS: setting its threads takes longer than a visit of few rows."""
-        if len(items) == 1 or self._threads == 1:
-            return [func(i) for i in items]
-        others = [self._pool.submit(func, i) for i in items[1:]]
-        first = func(items[0])  # here, rather than wait: waking a thread takes a tenth of a short visit
-        return [first, *(f.result() for f in others)]
+        """Map on threads, each of which takes an equal share of the items; the caller's is one of them.
+
+        For work without BLAS, and for visits of a millisecond: setting the threads of BLAS, or waking one of ours for
+        every item, would take a good part of that.
+        """
+
+        def several(some):
+            return [func(item) for item in some]
+
+        own, *others = chunked(items, self._threads)
+        begun = [self._pool.submit(several, some) for some in others]
+        return [*several(own), *chain.from_iterable(task.result() for task in begun)]
 
     def visit(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Take the step that is pending, and return Zᵀ S R of a unit, with its counts or Gram matrix if asked for."""
