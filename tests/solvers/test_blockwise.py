@@ -1,12 +1,6 @@
 """Blockwise: its optimum, its certificate, its independence of threads and files, streams, and bad input."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,15 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 import manykernels
-from manykernels import MKLClassifier, MKLRegressor, _checkpoint, _streamed
+from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Laplacians
 from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.registry import make_family
 from manykernels.solvers import Blockwise, LpNorm, blockwise_fit, blockwise_online, dense_visits, row_store
-
-from .. import blockwise_job
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 4))
@@ -254,78 +246,6 @@ def test_an_interrupt_keeps_the_checkpoint(tmp_path, monkeypatch):
     assert path.exists() and model.result_.interrupted
     model.fit(X, Y, checkpoint=path)
     assert_array_equal(coefficients(model.result_), coefficients(whole.result_))
-    assert not path.exists()
-
-
-# -- killed processes ----------------------------------------------------------------------------------
-
-ROOT = Path(__file__).parents[2]
-CODE = """
-from tests.blockwise_job import fit_job
-print("started", flush=True)
-fit_job({!r}, {!r}, kill_at={!r})
-"""
-
-
-def fit_in_a_process(path, folder=None, kill_at=None):
-    code = CODE.format(str(path), None if folder is None else str(folder), kill_at)
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
-
-
-def ended(process):
-    process.communicate()
-    return process.returncode
-
-
-@pytest.fixture
-def folder(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = pytest.importorskip("pyarrow").table
-    where = tmp_path / "rows"
-    where.mkdir()
-    for k, part in enumerate(np.array_split(np.arange(3000), 4)):
-        columns = {f"x{j}": blockwise_job.X[part, j] for j in range(3)} | {"late": blockwise_job.y[part]}
-        parquet.write_table(table(columns), where / f"{k}.parquet", row_group_size=200)
-    return where
-
-
-@pytest.fixture
-def job(monkeypatch):
-    """The job, in this process, with the settings that it changes put back afterwards."""
-    for module, name in ((_checkpoint, "PAUSE"), (_checkpoint, "SHARE"), (blockwise_fit, "SAVE_EVERY")):
-        monkeypatch.setattr(module, name, 0.0)
-    monkeypatch.setattr(_streamed, "Checkpoint", _streamed.Checkpoint)
-    return blockwise_job.fit_job
-
-
-# There are 17 units, 3 sweeps, and two fits, as a fifth of so few rows is held out first: 102 states.
-@pytest.mark.parametrize("kill_at", [pytest.param(20, marks=pytest.mark.slow), 70])
-def test_a_killed_fit_resumes_to_the_same_bits(kill_at, folder, job, tmp_path):
-    straight = job(tmp_path / "straight.ckpt", str(folder))
-    path = tmp_path / "fit.ckpt"
-    assert ended(fit_in_a_process(path, folder, kill_at)) == -signal.SIGKILL
-    assert path.exists()
-    assert_array_equal(job(path, str(folder)), straight)
-    assert not path.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("from_files", [False, True])
-def test_fits_killed_at_any_moment_resume_to_the_same_bits(from_files, folder, job, tmp_path):
-    rows = str(folder) if from_files else None
-    straight = job(tmp_path / "straight.ckpt", rows)
-    path, moments, kills = tmp_path / "fit.ckpt", np.random.default_rng(int(time.time())), 0
-    for _ in range(8):
-        process = fit_in_a_process(path, rows)
-        process.stdout.readline()
-        time.sleep(moments.uniform(0.0, 4.0))
-        os.kill(process.pid, signal.SIGKILL)
-        if ended(process) == 0:
-            break
-        kills += 1
-    assert kills > 0
-    assert_array_equal(job(path, rows), straight)
     assert not path.exists()
 
 

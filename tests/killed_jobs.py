@@ -1,4 +1,4 @@
-"""A fit of Blockwise in a process of its own, to be killed."""
+"""Fits in processes of their own, to be killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from manykernels import MKLClassifier, _checkpoint
 from manykernels.families import Laplacians
-from manykernels.solvers import Blockwise, blockwise_fit
+from manykernels.kernels import RBF
+from manykernels.solvers import Blockwise, TriplyStochastic, blockwise_fit, stream_run
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3000, 3))
@@ -29,15 +30,31 @@ class _Killing(_checkpoint.Checkpoint):
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fit_job(checkpoint, folder=None, kill_at=None, **params):
-    """Fit with a checkpoint after every grid, from arrays or from a folder, and return all that predicts."""
+def _prepare(kill_at) -> None:
+    """Write a state whenever one is offered, and end the process after `kill_at` of them."""
     from manykernels import _streamed
 
-    _checkpoint.PAUSE = _checkpoint.SHARE = blockwise_fit.SAVE_EVERY = 0.0
+    _checkpoint.PAUSE = _checkpoint.SHARE = blockwise_fit.SAVE_EVERY = stream_run.SAVE_EVERY = 0.0
     _Killing.left = kill_at
     _streamed.Checkpoint = _Killing
+
+
+def blockwise_job(checkpoint, folder=None, kill_at=None, **params):
+    """Fit with a checkpoint after every grid, from arrays or from a folder, and return all that predicts."""
+    _prepare(kill_at)
     solver = Blockwise(**{"grids": 16, "sweeps": 3, "bins": 1024, "random_state": 0} | params)
     rows = (X, y) if folder is None else (folder, "late")
     model = MKLClassifier(kernels=Laplacians(), solver=solver).fit(*rows, checkpoint=checkpoint)
     predictor = model.result_.predictor
     return np.concatenate([predictor.W.ravel(), predictor.intercept, model.result_.calibration])
+
+
+def stochastic_job(checkpoint, folder=None, kill_at=None):
+    """Fit TriplyStochastic with a checkpoint after every batch that may have one, and return the scores of all rows."""
+    _prepare(kill_at)
+    solver = TriplyStochastic(n_features=64, block=32, batch_size=64, epochs=3, random_state=0)
+    rows = (X, y) if folder is None else (folder, "late")
+    model = MKLClassifier([RBF(0.7), RBF(2.0)], solver=solver, loss="logistic").fit(
+        *rows, checkpoint=checkpoint
+    )
+    return model.result_.predictor.scores(X)
