@@ -92,7 +92,9 @@ def verdicts(errors, aligned, seconds) -> list[str]:
 
     one = "GCD-2s (1D)"
     flat = [m for m in SHOWN if "(nD" not in m]
-    rising = [m for m in flat if mean(m, last) > 1.2 * mean(m, first)]  # means of few data sets vary by a tenth
+    rising = [
+        m for m in flat if mean(m, last) > 1.2 * mean(m, first)
+    ]  # means of few data sets vary by a tenth
     found = [
         verdict(
             f"With one bandwidth the error rises with γ ({first} to {last})",

@@ -194,6 +194,18 @@ def test_without_own_pairs_it_reaches_the_optimum_on_kernels_less_their_diagonal
     assert_allclose(alone.weights / alone.weights.sum(), theta / theta.sum(), atol=1e-10)
 
 
+def test_without_own_pairs_a_kernel_next_to_the_identity_has_no_weight():
+    for seed in range(0, 40, 4):
+        n = 40 + 3 * seed
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 3))
+        y = X[:, :1] + 0.3 * rng.normal(size=(n, 1))
+        for independent in (False, True):
+            pb = problem(X, y, Finite([RBF(1e-3), RBF(1.0), RBF(3.0)]))
+            weights = Alignment(independent, own_pairs=False).learn(pb).weights
+            assert weights[0] == 0 and weights.any()
+
+
 def test_without_own_pairs_noise_still_gets_a_kernel():
     for seed in range(5):
         rng = np.random.default_rng(seed)

@@ -1,6 +1,7 @@
 """Blockwise: its optimum, its certificate, its independence of threads and files, streams, and bad input."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -338,8 +339,45 @@ def test_a_stream_goes_on_from_a_file_and_meets_new_bins(tmp_path):
 )
 def test_grids_and_sweeps_by_themselves(kernels, n_rows, expected):
     family = make_family(kernels, X, S).resolve(4)
-    assert Blockwise()._passes(family, 4, n_rows) == expected
-    assert Blockwise(grids=7, sweeps=5)._passes(family, 4, n_rows) == (7, 5)
+    problem = Problem(X, Y, family, Scale.fit(family, X, None, S), get_loss("squared"), 1.0, S)
+    assert Blockwise()._passes(problem, n_rows) == expected
+    assert Blockwise(grids=7, sweeps=5)._passes(problem, n_rows) == (7, 5)
+    many = replace(problem, Y=np.zeros((len(X), 100)))
+    assert Blockwise()._passes(many, n_rows) == (256, 3)
+
+
+def test_one_sweep_is_not_for_rows_in_the_order_of_time():
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([np.arange(4000) // 40, rng.normal(size=4000)]).astype(np.float32)
+    s, family = np.ones(4000), Laplacians((0.1, 1.0)).resolve(2)
+    problem = Problem(
+        rows,
+        rng.normal(size=(4000, 1)),
+        family,
+        Scale.fit(family, rows, None, s),
+        get_loss("squared"),
+        1.0,
+        s,
+    )
+    shuffled = replace(problem, X=rows[rng.permutation(4000)])
+    assert Blockwise()._passes(problem, 10**6) == (512, 2)
+    assert Blockwise()._passes(shuffled, 10**6) == (512, 1)
+
+
+def test_a_checkpoint_of_another_layout_is_refused(monkeypatch):
+    monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
+    states = []
+    plain().solve_stream(Stream(KERNELS), save=states.append)
+    old = {k: v for k, v in states[0].items() if k != "layout"}
+    with pytest.raises(ValueError, match="another version of manykernels"):
+        plain().solve_stream(Stream(KERNELS), resume=old)
+
+
+def test_a_stream_may_begin_with_one_row():
+    rows, labels = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    model = MKLClassifier("laplacian", solver=Blockwise(random_state=0))
+    model.partial_fit(rows[:1], labels[:1], classes=[0, 1]).partial_fit(rows[1:], labels[1:])
+    assert np.isfinite(model.decision_function(rows)).all()
 
 
 def test_the_preparation_reports_its_phases(capsys, moons):

@@ -174,11 +174,12 @@ def test_without_own_pairs_kernels_are_narrower():
     )
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("own_pairs", [False, True])
-def test_noise_still_gets_a_kernel(own_pairs):
+def test_noise_still_gets_a_kernel(own_pairs, objective):
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        combination = GreedyAlignment(own_pairs=own_pairs).learn(
+        combination = GreedyAlignment(objective, own_pairs=own_pairs).learn(
             problem(rng.normal(size=(20, 10)), rng.normal(size=(20, 1)), Gaussians())
         )
         assert len(combination) >= 1

@@ -15,6 +15,8 @@ from .centring import Centring, centred_products, nonnegative_weights
 
 #: Least variance of a combination, relative to its mean diagonal, that is scaled to 1; less is next to rounding.
 LEAST_VARIANCE = 1e-6
+#: A kernel less its diagonal that is smaller than this, relative to both, is rounding.
+ROUNDING = 1e-10
 #: More members than this would need a matrix of inner products that does not fit.
 MAX_MEMBERS = 10_000
 
@@ -93,7 +95,8 @@ def weigh(
     M, b = M * np.multiply.outer(inverse, inverse), b * inverse
     theta = nonnegative_weights(M, b)
     if not own_pairs and not theta.any():  # all turn away from y, as on noise: the one that does so least
-        theta[np.argmax(_ratios(b, np.sqrt(np.diagonal(M))))] = 1.0
+        norms = np.sqrt(np.diagonal(M))
+        theta[np.argmax(np.where(norms > 0, _ratios(b, norms), -np.inf))] = 1.0
     length = float(np.sqrt(max(theta @ M @ theta, 0.0)))
     return theta, float(b @ theta) / (length * norm) if length > 0 else 0.0
 
@@ -126,10 +129,15 @@ def _without_identity(problem: Problem, members, centring: Centring, Y, M, b):
     own = family.mean_diag(problem.X, members, problem.sample_weight)
     traces = centring.total * (own - family.forms(problem.X, centring.w[:, None], members))
     identity = centring.total - 1
+    b = b - own * np.square(Y).sum()
+    squares = M if M.ndim == 1 else np.diagonal(M)
+    left = squares + own * (own * identity - 2 * traces)
+    kept = left > ROUNDING * (squares + own**2 * identity)  # of a kernel next to the identity nothing is left
     if M.ndim == 1:
-        return M + own * (own * identity - 2 * traces), b - own * np.square(Y).sum()
+        return np.where(kept, left, 0.0), np.where(kept, b, 0.0)
     cross = np.multiply.outer(own, traces)
-    return M + np.multiply.outer(own, own) * identity - cross - cross.T, b - own * np.square(Y).sum()
+    M = M + np.multiply.outer(own, own) * identity - cross - cross.T
+    return np.where(np.logical_and.outer(kept, kept), M, 0.0), np.where(kept, b, 0.0)
 
 
 def aligned_targets(problem: Problem, centring: Centring) -> np.ndarray:

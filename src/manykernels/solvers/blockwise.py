@@ -16,10 +16,12 @@ from . import blockwise_online as online
 from .alignment import weigh
 from .base import StreamingSolver, generator
 from .blockwise_fit import Fit, InMemory, Plan
-from .preparation import Prepared, prepare
+from .preparation import Prepared, columns_of_time, prepare
 
 #: Above this many rows the grids of a single kernel are gone over once.
 MANY_ROWS = 200_000
+#: 512 grids are for coefficients that take no more than this.
+MOST_BYTES = 2**30
 
 
 class Blockwise(StreamingSolver):
@@ -39,11 +41,11 @@ class Blockwise(StreamingSolver):
     ----------
     grids : "auto" or int
         Grids of binning features, shared by the kernels that have them; at least 16 each. ``"auto"``: 512 for a single
-        kernel, else 256, which is also what ``partial_fit`` has.
+        kernel and few outputs, else 256, which is also what ``partial_fit`` and streams of unknown length have.
     n_features : int
         Fourier features, shared by the kernels that have them; at least one block each.
     sweeps : "auto" or int
-        Passes over all blocks. ``"auto"``: 3; for a single kernel with binning features 2, and 1 above 200,000 rows.
+        Passes over all blocks. ``"auto"``: 3; with 512 grids 2, and 1 above 200,000 rows that are in no order of time.
         More grids and fewer passes over them predict better for the same time.
     p : float
         Norm over the kernels, from 1 (sparse) to 2 (all equal); for a single kernel it means nothing.
@@ -155,7 +157,7 @@ class Blockwise(StreamingSolver):
         family: Any = first.family
         seed = int(generator(self.random_state).integers(2**62)) if known is None else int(known["seed"][0])
         prepared = None
-        grids, sweeps = self._passes(family, first.X.shape[1], n_rows)
+        grids, sweeps = self._passes(first, n_rows)
         if np.isinf(family.size()):
             if known is not None and "bounds" in known:
                 family = _within(family, known["bounds"])
@@ -182,14 +184,19 @@ class Blockwise(StreamingSolver):
         sizes, blocks = self._sizes(family, members, first.X.shape[1], seed, n_rows, grids)
         return Plan(family, members, rho_sq, C, seed, first.X.shape[1], sizes, blocks, sweeps, prepared)
 
-    def _passes(self, family, n_features, n_rows) -> tuple[int, int]:
+    def _passes(self, first: Problem, n_rows: int | None) -> tuple[int, int]:
         """Return the numbers of grids and of sweeps; weights of several kernels are learned between sweeps."""
+        family: Any = first.family
         if np.isinf(family.size()):
             single = family.statistic == "l1"
         else:
             members = list(family.members())
-            single = len(members) == 1 and family.random_features(members, n_features, 0, 2)[0].sparse
-        grids, sweeps = (512, 1 if n_rows > MANY_ROWS else 2) if single and n_rows else (256, 3)
+            single = len(members) == 1 and family.random_features(members, first.X.shape[1], 0, 2)[0].sparse
+        grids, sweeps = 256, 3
+        if single and n_rows and 4 * 512 * self.bins * first.n_outputs <= MOST_BYTES:
+            # In the order of time what one sweep leaves over is what lasts.
+            ordered = columns_of_time(first.X, first.Y, np.flatnonzero(first.sample_weight)) is not None
+            grids, sweeps = 512, 1 if n_rows > MANY_ROWS and not ordered else 2
         return (
             grids if self.grids == "auto" else self.grids,
             sweeps if self.sweeps == "auto" else self.sweeps,

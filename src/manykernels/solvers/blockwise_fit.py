@@ -25,6 +25,8 @@ from .stream_run import epoch_of
 
 logger = logging.getLogger("manykernels")
 
+#: Of the arrays in a state: bins by their numbers, rows in the order of the store, outputs by fours and eights.
+LAYOUT = 2
 #: Seconds between two states that are saved.
 SAVE_EVERY = 5.0
 #: Below this many rows a fifth is held out first, and the model is fitted again on all rows.
@@ -145,6 +147,11 @@ class Fit:
 
     def run(self, resume, save, on_iteration) -> Result:
         """Prepare, read the rows, sweep, and return the result."""
+        if resume is not None and not np.array_equal(resume.get("layout", ()), [LAYOUT]):
+            raise ValueError(
+                "checkpoint: it is of another version of manykernels, whose arrays have another layout; delete it to "
+                "start anew, or name another file."
+            )
         log = Log(on_iteration, self.started)
         plan = self.solver._plan(self.stream.first, self.stream.n_rows, resume)
         share = self._share()
@@ -176,12 +183,18 @@ class Fit:
         keep = any(not m.sparse for m in maps)
         store = RowStore(grids, keep_rows=keep, scratch=self.scratch, n_rows=self.stream.n_rows)
         held = HeldOut(share, plan.seed)
-        for batch in epoch_of(self.stream, 0):  # the same order in both fits of few rows, and after a resume
-            assert batch.sample_weight is not None
-            store.append(batch.X, batch.Y, held.taken_out(batch.Y, batch.sample_weight))
-        store.close_input()
-        if store.n_rows == 0:
-            raise ValueError("the source of batches is empty; pass at least one row.")
+        try:
+            for batch in epoch_of(
+                self.stream, 0
+            ):  # the same order in both fits of few rows, and after a resume
+                assert batch.sample_weight is not None
+                store.append(batch.X, batch.Y, held.taken_out(batch.Y, batch.sample_weight))
+            store.close_input()
+            if store.n_rows == 0:
+                raise ValueError("the source of batches is empty; pass at least one row.")
+        except BaseException:
+            store.close()  # scratch files have no name, and would stay for as long as the process
+            raise
         return store, held
 
     def _sweep(self, plan, share, resume, save, log, phase, calibration) -> Outcome:
@@ -193,7 +206,7 @@ class Fit:
         if resume is None:
             state = Sweeps.fresh_state(units, self.stream.first.n_outputs)
             state["theta"] = solver._first_theta(plan, self.stream.first, nu)
-            state["position"] = np.array([0, 0, phase])
+            state["position"], state["layout"] = np.array([0, 0, phase]), np.array([LAYOUT])
         else:
             state = {k: v.copy() for k, v in resume.items() if k != "residuals"}
             store.restore_residuals(resume["residuals"])

@@ -146,7 +146,7 @@ def _absorb(solver, plan: Plan, state: State, batch: Problem) -> None:
     state["totals"] = totals
     seen = np.column_stack([F, Y, s]).astype(np.float32)[s > 0]
     state["scores"] = np.concatenate([state["scores"], seen])[-RECENT:]
-    if len(state["scores"]) >= LEAST and totals[0] >= AGAIN * state["calibrated"][0]:
+    if len(state["scores"]) >= LEAST and totals[0] >= AGAIN * state.get("calibrated", [0])[0]:
         recent, c = state["scores"].astype(float), Y.shape[1]
         calibration = fit_calibration(recent[:, :c], recent[:, c : 2 * c], recent[:, -1])
         state["calibration"] = np.zeros(0) if calibration is None else calibration

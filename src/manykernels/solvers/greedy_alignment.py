@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from .._blocks import row_blocks
 from ..combination import Combination
 from ..families.base import Direction, Maximisable
 from ..problem import Problem
-from .alignment import aligned_targets, check_own_pairs, scaled_combination, weigh
+from .alignment import ROUNDING, aligned_targets, check_own_pairs, scaled_combination, weigh
 from .base import NothingAligned, TwoStageSolver, generator, logger
 from .centring import Centring
 
@@ -42,7 +43,8 @@ class GreedyAlignment(TwoStageSolver):
         :class:`Alignment` does: the alignment never falls by it, and kernels without weight are dropped.
     own_pairs : bool
         Whether a row's similarity to itself counts. False takes the mean diagonal off every kernel, K_i - d_i I: wide
-        kernels, whose centred entries are small beside the diagonal, then lose, and narrower ones are found.
+        kernels, whose centred entries are small beside the diagonal, then lose, and narrower ones are found. Where
+        none is better than nothing, as on noise, own pairs count after all.
     shrinkage : float
         λ of eq. (6.2), for bandwidths per column: λ‖σ - mean(σ)‖² is subtracted from the inner product with the
         direction, which has unit Frobenius norm.
@@ -135,6 +137,11 @@ class GreedyAlignment(TwoStageSolver):
         while len(steps.theta) < self.max_kernels and steps.step(rng):
             logger.debug("alignment %.6f with %d kernels", steps.alignments[-1], len(steps.theta))
         members, theta = merged(steps.members, steps.theta)
+        if not members and not self.own_pairs:  # all turn away from y, as on noise: then own pairs decide
+            plain = clone(self).set_params(own_pairs=True)
+            combination = plain.learn(problem)
+            self.alignments_ = plain.alignments_
+            return combination
         if not members:
             raise NothingAligned(
                 "kernels: no kernel can be aligned with y; every kernel found is constant on the training rows, "
@@ -237,7 +244,10 @@ class _Steps:
             trace, identity = float(np.trace(K)), self.centring.total - 1
             b -= new.own * np.square(self.Y).sum()
             d += self.own * new.own * identity - self.own * trace - new.own * self.trace
-            e += new.own**2 * identity - 2 * new.own * trace
+            size = e + new.own**2 * identity
+            e = size - 2 * new.own * trace
+            if e <= ROUNDING * size:  # next to the identity: nothing is left of it
+                b = d = e = 0.0
         return _Products(self.a, float(b), self.c, float(d), float(e))
 
     def add(self, found: _Found, q: _Products, eta: float, shrink: float = 1.0) -> None:
@@ -256,10 +266,7 @@ class _Steps:
 
     def worth(self, alignment: float) -> bool:
         """Record a step's alignment; whether it brings enough."""
-        # Without own pairs the alignment of noise is negative, and the first kernel still the best there is.
-        first = 0.0 if self.solver.own_pairs else -math.inf
-        least = self.alignments[-1] + self.solver.tol if self.alignments else first
-        if not alignment > least:
+        if not alignment > (self.alignments[-1] + self.solver.tol if self.alignments else 0.0):
             return False
         self.alignments.append(alignment)
         return True

@@ -199,7 +199,8 @@ def quick(problem: Problem) -> Any:
     family: Any = problem.family
     X = dense(problem.X)
     units = _units(X, np.ones(len(X))) if family.ard else np.ones(X.shape[1])
-    return _member(family, units * _median(family, X[:, np.isfinite(units)] / units[np.isfinite(units)]) / 2)
+    told = np.isfinite(units)  # none in a single row
+    return _member(family, units * (_median(family, X[:, told] / units[told]) / 2 if told.any() else 1.0))
 
 
 # -- candidates ----------------------------------------------------------------------------------------
@@ -366,9 +367,10 @@ def _search(trial: Callable[[int], _Trial], shapes: dict[str, np.ndarray], tune_
     prepared, start = min(found, key=lambda pair: pair[0].error)
     sigma, many = shapes[prepared.shape], trial(TRIAL_ROWS)
     prepared, (power, _) = _search_shape(many, prepared.shape, sigma, start, 1, tune_C)
-    if n_rows is None or n_rows <= TRIAL_ROWS or many.family.statistic != "l1":
+    tried = len(many.X) + len(many.Xv)
+    if n_rows is None or n_rows <= tried or many.family.statistic != "l1":
         return prepared
-    narrower = (TRIAL_ROWS / n_rows) ** NARROWING
+    narrower = (tried / n_rows) ** NARROWING
     return replace(prepared, member=_member(many.family, sigma * BANDWIDTH_FACTOR**power * narrower))
 
 

@@ -27,6 +27,9 @@ TILE = 65_536
 #: Rows are summed up along lanes, one after the other, and the lanes' sums in order: one lane per this many rows.
 LANE_ROWS, MOST_LANES = 50_000, 8
 
+#: Pages that are shared, as they are by default, would be kept when they are given back.
+PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+
 #: Some rows of a tile: its number, the first row, and the one after the last.
 Piece = tuple[int, int, int]
 
@@ -63,7 +66,7 @@ class _Pages(_Memory):
     def empty(self, shape: tuple[int, ...], dtype) -> np.ndarray:
         """Return room for the next tile."""
         size = int(np.prod(shape))
-        self.maps.append(mmap.mmap(-1, max(1, size * dtype.itemsize)))
+        self.maps.append(mmap.mmap(-1, max(1, size * dtype.itemsize), **PRIVATE))
         return np.frombuffer(self.maps[-1], dtype, size).reshape(shape)
 
     def forget(self, line: int) -> None:
