@@ -162,9 +162,9 @@ class Finite(_FiniteFamily):
         return [k.random_features(n_features, seed, i, size) for i, k in enumerate(self._picked(members))]
 
     def bank(self, X, members) -> Bank:
-        """Return explicit features where they are narrower than the Gram matrix, else tiles."""
+        """Return explicit features where the family has them and they are narrower than the Gram matrix, else tiles."""
         kernels = self._picked(members)
-        if all(k.explicit for k in kernels):
+        if _all_explicit(self):  # of some members alone no predictor could be made
             widths = [k.width(X.shape[1]) for k in kernels]
             if sum(widths) < X.shape[0]:
                 return FeatureBank(
