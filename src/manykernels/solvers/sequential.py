@@ -226,7 +226,7 @@ class Sweeps:
 
     def _certified(self, theta, A, F, g) -> Iterate:
         pb = self.problem
-        if not theta.any():  # f = 0, whatever the weights
+        if not theta.any() and not A.any():  # f = 0, whatever the weights; below a threshold, they must be 0
             theta = (self.rho_sq > 0).astype(float)
             theta /= norm(theta, nu_of(self.p))
         u = theta * np.sqrt(g)
