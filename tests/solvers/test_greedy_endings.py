@@ -79,7 +79,7 @@ def test_too_few_steps_warn_with_the_gap(corrective):
 
 def test_no_progress_warns_with_the_gap():
     with pytest.warns(ConvergenceWarning, match="no other kernel lowers the objective"):
-        r = Greedy(99, tol=0.0).solve(problem("squared", "list"))
+        r = Greedy(99, tol=0.0).solve(problem("squared", "list", C=10.0))
     assert ending(r) == "no_progress" and not r.converged
 
 
