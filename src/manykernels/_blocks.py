@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 
@@ -9,6 +11,11 @@ def row_blocks(n: int, width: int, values: int = 2**21) -> list[slice]:
     """Cut n rows into slices of at most about `values` entries when a row has `width`."""
     step = max(1, values // max(1, width))
     return [slice(a, min(a + step, n)) for a in range(0, n, step)]
+
+
+def even_parts(n: int, count: int) -> list[tuple[int, int]]:
+    """Cut n items into so many parts of equal size, and return where each begins and ends."""
+    return list(pairwise(np.linspace(0, n, count + 1).astype(int).tolist()))
 
 
 def product_width(c: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import issparse
 
+from ..kernels import Kernel, pairwise_statistic
 from .bandwidth_search import BandwidthSearch, ColumnwiseSearch, draw_columnwise
 from .bandwidths import distance_quantiles
 from .base import Direction
@@ -18,6 +19,38 @@ LEVELS, WIDEN = (0.01, 0.99), (1 / 4, 10.0)
 COLUMN_LEVELS, COLUMN_WIDEN = (0.1, 0.99), (1 / 4, 100.0)
 #: Rows that the distances are taken over, and those along single columns.
 BOUND_ROWS, COLUMN_ROWS = 500, 200
+
+
+class Columnwise(Kernel):
+    """``exp(-S)`` of a statistic S of rows whose columns are divided by a bandwidth each."""
+
+    accepts_sparse = False
+    has_random_features = True
+    #: Of the scaled rows; `statistic` would promise one of the rows as they are, which kernels share.
+    scaled_statistic: ClassVar[str]
+    symbol: ClassVar[str]
+    feature_map: ClassVar[Any]
+
+    def __init__(self, sigma):
+        self.sigma = sigma
+
+    def _gram(self, X, Z):
+        inverse = 1.0 / np.asarray(self.sigma)
+        Xs = X * inverse
+        S = pairwise_statistic(self.scaled_statistic, Xs, Xs if Z is X else Z * inverse)
+        np.negative(S, out=S)
+        return np.exp(S, out=S)
+
+    def diag(self, X):
+        """Return ones."""
+        return np.ones(X.shape[0])
+
+    def random_features(self, n_features, seed, index, size):
+        """Return the random features that suit the kernel."""
+        return self.feature_map(np.asarray(self.sigma), n_features, None, seed, index, size)
+
+    def _symbol(self):
+        return f"{self.symbol}(σ={listed(self.sigma)})"
 
 
 class BandwidthFamily(Continuum):

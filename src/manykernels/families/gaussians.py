@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..features import Fourier
-from ..kernels import RBF, Kernel, pairwise_statistic
-from .bandwidth_family import BandwidthFamily, listed
+from ..kernels import RBF
+from .bandwidth_family import BandwidthFamily, Columnwise
 
 
-class ColumnwiseRBF(Kernel):
+class ColumnwiseRBF(Columnwise):
     """``exp(-Σ_j (x_j - z_j)²/σ_j²)``.
 
     Parameters
@@ -18,29 +16,7 @@ class ColumnwiseRBF(Kernel):
         One positive bandwidth per column.
     """
 
-    accepts_sparse = False
-    has_random_features = True
-
-    def __init__(self, sigma):
-        self.sigma = sigma
-
-    def _gram(self, X, Z):
-        inverse = 1.0 / np.asarray(self.sigma)
-        Xs = X * inverse
-        S = pairwise_statistic("sqdist", Xs, Xs if Z is X else Z * inverse)
-        np.negative(S, out=S)
-        return np.exp(S, out=S)
-
-    def diag(self, X):
-        """Return ones."""
-        return np.ones(X.shape[0])
-
-    def random_features(self, n_features, seed, index, size):
-        """Return random Fourier features."""
-        return Fourier(np.asarray(self.sigma), n_features, None, seed, index, size)
-
-    def _symbol(self):
-        return f"rbf(σ={listed(self.sigma)})"
+    scaled_statistic, symbol, feature_map = "sqdist", "rbf", Fourier
 
 
 class Gaussians(BandwidthFamily):

@@ -11,12 +11,10 @@ from ..combination import Combination
 from ..families.base import Enumerable, Family
 from ..problem import Problem
 from .base import NothingAligned, TwoStageSolver
-from .centring import Centring, centred_products, nonnegative_weights
+from .centring import Centring, centred_products, nonnegative_weights, squares_less_identity
 
 #: Least variance of a combination, relative to its mean diagonal, that is scaled to 1; less is next to rounding.
 LEAST_VARIANCE = 1e-6
-#: A kernel less its diagonal that is smaller than this, relative to both, is rounding.
-ROUNDING = 1e-10
 #: More members than this would need a matrix of inner products that does not fit.
 MAX_MEMBERS = 10_000
 
@@ -130,11 +128,10 @@ def _without_identity(problem: Problem, members, centring: Centring, Y, M, b):
     traces = centring.total * (own - family.forms(problem.X, centring.w[:, None], members))
     identity = centring.total - 1
     b = b - own * np.square(Y).sum()
-    squares = M if M.ndim == 1 else np.diagonal(M)
-    left = squares + own * (own * identity - 2 * traces)
-    kept = left > ROUNDING * (squares + own**2 * identity)  # of a kernel next to the identity nothing is left
+    squares = squares_less_identity(M if M.ndim == 1 else np.diagonal(M), own, traces, identity)
+    kept = squares > 0  # of a kernel next to the identity nothing is left
     if M.ndim == 1:
-        return np.where(kept, left, 0.0), np.where(kept, b, 0.0)
+        return squares, np.where(kept, b, 0.0)
     cross = np.multiply.outer(own, traces)
     M = M + np.multiply.outer(own, own) * identity - cross - cross.T
     return np.where(np.logical_and.outer(kept, kept), M, 0.0), np.where(kept, b, 0.0)

@@ -194,9 +194,9 @@ class Blockwise(StreamingSolver):
             single = len(members) == 1 and family.random_features(members, first.X.shape[1], 0, 2)[0].sparse
         grids, sweeps = 256, 3
         if single and n_rows and 4 * 512 * self.bins * first.n_outputs <= MOST_BYTES:
+            many = self.sweeps == "auto" and n_rows > MANY_ROWS
             # In the order of time what one sweep leaves over is what lasts.
-            ordered = columns_of_time(first.X, first.Y, np.flatnonzero(first.sample_weight)) is not None
-            grids, sweeps = 512, 1 if n_rows > MANY_ROWS and not ordered else 2
+            grids, sweeps = 512, 1 if many and not _in_order_of_time(first) else 2
         return (
             grids if self.grids == "auto" else self.grids,
             sweeps if self.sweeps == "auto" else self.sweeps,
@@ -272,6 +272,11 @@ class Blockwise(StreamingSolver):
 def _as_member(values: np.ndarray, family) -> Any:
     """Return bandwidths of a state as a member."""
     return tuple(values.tolist()) if family.ard else float(values[0])
+
+
+def _in_order_of_time(first: Problem) -> bool:
+    """Whether the rows of a sample are in the order of time."""
+    return columns_of_time(first.X, first.Y, np.flatnonzero(first.sample_weight)) is not None
 
 
 def _within(family, bounds: np.ndarray) -> Any:

@@ -14,13 +14,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .._blocks import product_width
+from .._blocks import even_parts, product_width
 from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums
 from .._threads import n_threads, one_blas_thread
 from .dense_visits import DenseVisits
@@ -80,12 +80,6 @@ def lay_out(maps: list[Any], blocks: np.ndarray, seen: list[np.ndarray]) -> list
         place += feature_map.sparse
     units.sort(key=lambda u: (u.index / blocks[u.member], u.member))
     return [Unit(-1, 0, -2, 0, 1, 0), *units]
-
-
-def chunked(items, count: int) -> list[Any]:
-    """Return the items in at most so many lists of equal length."""
-    edges = np.linspace(0, len(items), min(count, len(items)) + 1).astype(int).tolist()
-    return [items[a:b] for a, b in pairwise(edges)]
 
 
 class Sweeps:
@@ -148,7 +142,8 @@ class Sweeps:
         def several(some):
             return [func(item) for item in some]
 
-        own, *others = chunked(items, self._threads)
+        parts = even_parts(len(items), min(self._threads, len(items)))
+        own, *others = (items[a:b] for a, b in parts)
         begun = [self._pool.submit(several, some) for some in others]
         return [*several(own), *chain.from_iterable(task.result() for task in begun)]
 
@@ -195,7 +190,7 @@ class Sweeps:
             newton_step(self._sums, H, lam, W, step, *edges)
 
         count = max(1, min(self._threads, unit.width // STEP_BINS))
-        self._each(part, list(pairwise(np.linspace(0, unit.width, count + 1).astype(int).tolist())))
+        self._each(part, even_parts(unit.width, count))
         state["pending"][0] = number
 
     def _visit_piece(self, unit, pending, piece: Piece, R, s, sums, counts) -> None:

@@ -17,6 +17,8 @@ from ..families.bank import Bank, FeatureBank
 
 #: Values of all members that are held at a time, in bytes.
 STACK_BYTES = 2**26
+#: A kernel less its diagonal that is smaller than this, relative to both, is rounding.
+ROUNDING = 1e-10
 #: Centred kernels smaller than this, relative to the kernel itself, are rounding.
 VANISHING = 1e-13
 
@@ -138,6 +140,13 @@ def _row_means(bank, w):
             means[i, b:] += K[:, b - a :].T @ w[a:b]
             tops[i] = max(tops[i], float(np.abs(np.diagonal(K)).max()))
     return means, tops
+
+
+def squares_less_identity(squares, own, traces, identity):
+    """Return ‖K_i - d_i I‖² from ‖K_i‖², d_i, tr K_i and ‖I‖²; 0 where only rounding is left of it."""
+    size = squares + own**2 * identity
+    left = size - 2 * own * traces
+    return np.where(left > ROUNDING * size, left, 0.0)
 
 
 def nonnegative_weights(M: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -14,9 +14,9 @@ from .._blocks import row_blocks
 from ..combination import Combination
 from ..families.base import Direction, Maximisable
 from ..problem import Problem
-from .alignment import ROUNDING, aligned_targets, check_own_pairs, scaled_combination, weigh
+from .alignment import aligned_targets, check_own_pairs, scaled_combination, weigh
 from .base import NothingAligned, TwoStageSolver, generator, logger
-from .centring import Centring
+from .centring import Centring, squares_less_identity
 
 
 class GreedyAlignment(TwoStageSolver):
@@ -244,10 +244,9 @@ class _Steps:
             trace, identity = float(np.trace(K)), self.centring.total - 1
             b -= new.own * np.square(self.Y).sum()
             d += self.own * new.own * identity - self.own * trace - new.own * self.trace
-            size = e + new.own**2 * identity
-            e = size - 2 * new.own * trace
-            if e <= ROUNDING * size:  # next to the identity: nothing is left of it
-                b = d = e = 0.0
+            e = squares_less_identity(e, new.own, trace, identity)
+            if e == 0:  # next to the identity
+                b = d = 0.0
         return _Products(self.a, float(b), self.c, float(d), float(e))
 
     def add(self, found: _Found, q: _Products, eta: float, shrink: float = 1.0) -> None:

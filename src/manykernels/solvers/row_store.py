@@ -8,7 +8,6 @@ Both kinds hold the same numbers: a fit ends in the same bits.
 
 from __future__ import annotations
 
-import itertools
 import mmap
 import os
 import tempfile
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from .._blocks import widened
+from .._blocks import even_parts, widened
 from .._numba.binning import number_bins
 from .._threads import map_in_threads
 from ..features import Grids
@@ -227,7 +226,7 @@ class RowStore:
             number_bins(bins[a:b], slots[a:b], seen[a:b])
 
         for work, count in ((fill, len(X)), (number, len(grids))):
-            map_in_threads(work, itertools.pairwise(np.linspace(0, count, 9).astype(int)))
+            map_in_threads(work, even_parts(count, 8))
         return bins
 
     def close_input(self) -> None:
@@ -239,14 +238,13 @@ class RowStore:
     def lanes(self) -> list[list[Piece]]:
         """Return the rows in groups of equal size; sums run along each, then over all, whatever the threads do."""
         count = min(MOST_LANES, max(1, self.n_rows // LANE_ROWS))
-        edges = np.linspace(0, self.n_rows, count + 1).astype(int).tolist()
         return [
             [
                 (tile, max(a, first) - first, min(b, last) - first)
                 for tile, (first, last) in enumerate(self.tiles)
                 if max(a, first) < min(b, last)
             ]
-            for a, b in itertools.pairwise(edges)
+            for a, b in even_parts(self.n_rows, count)
         ]
 
     def strips(self, rows: int) -> list[list[Piece]]:
@@ -259,8 +257,7 @@ class RowStore:
             for tile, (a, b) in enumerate(self.tiles)
             for first in range(0, b - a, rows)
         ]
-        edges = np.linspace(0, len(pieces), min(MOST_LANES, len(pieces)) + 1).astype(int)
-        return [pieces[first:last] for first, last in itertools.pairwise(edges)]
+        return [pieces[a:b] for a, b in even_parts(len(pieces), min(MOST_LANES, len(pieces)))]
 
     @property
     def whole(self) -> list[Piece]:
