@@ -188,13 +188,12 @@ def test_residuals_are_found_again_by_the_number_of_their_row(small_tiles):
     store.close_input()
     rows = np.array([0, 5, 63, 64, 140, 299])
     assert_array_equal(store.residuals_of(rows), Y[rows].astype(np.float32))
-    lengths = [sum(b - a for _, a, b in lane) for lane in store.lanes]
-    assert lengths == [100, 100, 100]
-    for piece in store.whole:  # rows, residuals and bins are in the same order
+    assert [b - a for a, b in store.lanes] == [100, 100, 100]
+    for piece in store.tiles:  # rows, residuals and bins are in the same order
         kept = store.rows(piece)
         place = np.argmax((X[:, None] == kept[None, :3]).all(axis=2), axis=0)
         assert_array_equal(store.residuals(piece)[:3], Y[place].astype(np.float32))
-        assert_array_equal(store.slots[0][2, grids.bins(kept)[2]], store.bins(piece, 0, 2))
+        assert_array_equal(store.slots[0][2, grids.bins(kept)[2]], store.bins(piece, 2))
     store.close()
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from .._numba.binning import add_numbered_scores, add_scores, fill_bins, halves
 from .base import generator_of
 
-#: How often space is halved to put rows in order.
-ORDER_BITS = 30
+#: How often space is halved to put rows in order, in two times.
+HALF_BITS = 15
+ORDER_BITS = 2 * HALF_BITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,10 @@ class Grids:
         keys = np.empty(n, dtype=np.uint64)
         low, scale = mean[used] - spread[used], 0.5 / spread[used]
         halves(X, self.columns[used], low, scale, places.astype(np.int64), keys)
-        return np.argsort(keys, kind="stable")
+        # By the low half of the bits, then by the high one: NumPy counts 16 bits instead of comparing, twice as fast.
+        order = np.argsort((keys & np.uint64(2**HALF_BITS - 1)).astype(np.uint16), kind="stable")
+        high = (keys >> np.uint64(HALF_BITS)).astype(np.uint16)
+        return order[np.argsort(high[order], kind="stable")]
 
     def add_scores(self, X, W, out) -> None:
         """Add the scores of the rows to `out`, (n, c) in float32; W is (g, width, c) in float32."""

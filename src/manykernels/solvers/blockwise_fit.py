@@ -220,8 +220,7 @@ class Fit:
                 lams = plan.lams(units, state["theta"])
                 sweeps.last = state["position"][0] + 1 == plan.sweeps and not solver.certify
                 while state["position"][1] < len(units):
-                    sweeps.descend(int(state["position"][1]), lams[state["position"][1]])
-                    state["position"][1] += 1
+                    state["position"][1] += sweeps.descend(int(state["position"][1]), lams)
                     saver()
                 total = sweeps.settle()
                 objective, norms = self._objective(plan, units, state, total, store.n_rows)

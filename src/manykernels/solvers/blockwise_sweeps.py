@@ -11,23 +11,24 @@ the next one, so that every block costs one pass over the residuals.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import chain
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .._blocks import even_parts, product_width
-from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums
+from .._blocks import product_width
+from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, tour, unrolled
+from .._numba.signals import LINE
 from .._threads import n_threads, one_blas_thread
 from .dense_visits import DenseVisits
 from .row_store import Piece, RowStore
 
-#: Fewer bins than this are not worth a thread.
-STEP_BINS = 4096
+#: Rows that one go over several grids visits: some tens of milliseconds, as long as Ctrl-C has to wait.
+TOUR_ROWS = 2**23
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Unit:
         Which kernel; -1 for the intercept.
     index : int
         Which block of its map.
-    place : int
-        Of its map among those with bins; -1 where the features are dense.
+    line : int
+        Of its bins in the store; -1 where the features are dense, -2 for the intercept.
     first, width : int
         Of its coefficients.
     curvature : int
@@ -50,7 +51,7 @@ class Unit:
 
     member: int
     index: int
-    place: int
+    line: int
     first: int
     width: int
     curvature: int
@@ -70,14 +71,15 @@ def lay_out(maps: list[Any], blocks: np.ndarray, seen: list[np.ndarray]) -> list
     Coefficients lie member by member, as :class:`~manykernels.predictors.RandomFeature` wants them, after the
     intercept; visits go round the members, so that no kernel explains the targets before the others had a try.
     """
-    units, first, curvature, place = [], 1, 1, 0
+    units, first, curvature, line = [], 1, 1, 0
+    met = np.concatenate([np.zeros(0, np.int64), *seen])
     for i, feature_map in enumerate(maps):
         for index in range(int(blocks[i])):
-            width = 1 + int(seen[place][index]) if feature_map.sparse else feature_map.width
-            units.append(Unit(i, index, place if feature_map.sparse else -1, first, width, curvature))
+            width = 1 + int(met[line]) if feature_map.sparse else feature_map.width
+            units.append(Unit(i, index, line if feature_map.sparse else -1, first, width, curvature))
             first += width
             curvature += width if feature_map.sparse else width * width
-        place += feature_map.sparse
+            line += feature_map.sparse
     units.sort(key=lambda u: (u.index / blocks[u.member], u.member))
     return [Unit(-1, 0, -2, 0, 1, 0), *units]
 
@@ -108,16 +110,18 @@ class Sweeps:
         self._threads = n_threads()
         self._pool = ThreadPoolExecutor(self._threads)
         self._dense = DenseVisits(store, maps, units, self._pool)
-        # The sums of a grid, lane by lane; 0 between two visits.
-        widest = max((u.width for u in units if u.place >= 0), default=0)
+        # The sums and counts of a grid, lane by lane; 0 between two visits.
+        widest = max((u.width for u in units if u.line >= 0), default=0)
         self._sums = np.zeros((len(self.lanes), widest, state["step"].shape[1]), np.float32)
+        self._counts = np.zeros((len(self.lanes), widest))
+        self._outputs = unrolled(self._sums.shape[2])
 
     @staticmethod
     def fresh_state(units: list[Unit], n_outputs: int) -> dict[str, np.ndarray]:
         """Return the coefficients 0, and nothing known of the blocks."""
-        sparse = any(u.place >= 0 for u in units)
+        sparse = any(u.line >= 0 for u in units)
         last, most = max(units, key=lambda u: u.first), max(units, key=lambda u: u.curvature)
-        square = most.width if most.place != -1 else most.width**2
+        square = most.width if most.line != -1 else most.width**2
         return {
             "W": np.zeros((last.first + last.width, n_outputs), np.float32 if sparse else np.float64),
             "curvature": np.zeros(most.curvature + square, np.float32 if sparse else np.float64),
@@ -132,79 +136,60 @@ class Sweeps:
 
     # -- visits ----------------------------------------------------------------------------------------
 
-    def _each(self, func, items) -> list[Any]:
-        """Map on threads, each of which takes an equal share of the items; the caller's is one of them.
-
-        For work without BLAS, and for visits of a millisecond: setting the threads of BLAS, or waking one of ours for
-        every item, would take a good part of that.
-        """
-
-        def several(some):
-            return [func(item) for item in some]
-
-        parts = even_parts(len(items), min(self._threads, len(items)))
-        own, *others = (items[a:b] for a, b in parts)
-        begun = [self._pool.submit(several, some) for some in others]
-        return [*several(own), *chain.from_iterable(task.result() for task in begun)]
-
     def visit(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Take the step that is pending, and return Zᵀ S R of a unit, with its counts or Gram matrix if asked for."""
-        if self.units[number].place >= 0:
-            counts = self._visit_grid(number, curvature=curvature)
-            parts = self._sums[:, : self.units[number].width]
-            sums = parts.sum(axis=0, dtype=np.float64)
-            parts[...] = 0.0
-        else:
-            pending = int(self.state["pending"][0])
-            sums, counts = self._dense.sums(number, pending, self.state["step"], curvature=curvature)
-            self.state["pending"][0] = -1
+        if self.units[number].line >= 0:
+            return self._visit_grid(number, curvature=curvature)
+        pending = int(self.state["pending"][0])
+        sums, counts = self._dense.sums(number, pending, self.state["step"], curvature=curvature)
+        self.state["pending"][0] = -1
         return sums[:, : self.state["W"].shape[1]], counts
 
-    def _visit_grid(self, number: int, *, curvature: bool) -> np.ndarray | None:
-        """Do the same for a grid; sums stay lane by lane in `_sums`, which the caller sets to 0 again."""
+    def _visit_grid(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        """Do the same for a grid, piece by piece."""
         unit, pending = self.units[number], int(self.state["pending"][0])
 
         def along(k):
-            counts = np.zeros(unit.width) if curvature else None
-            for piece in self.lanes[k]:
+            for piece in self.store.pieces(self.lanes[k]):
                 R, s = self.store.residuals(piece), self.store.weights(piece)
-                self._visit_piece(unit, pending, piece, R, s, self._sums[k], counts)
+                self._visit_piece(
+                    unit, pending, piece, R, s, self._sums[k], self._counts[k] if curvature else None
+                )
                 if pending >= 0:
                     self.store.put_residuals(piece, R)
-            return counts
 
-        dense = pending >= 0 and self.units[pending].place == -1
+        dense = pending >= 0 and self.units[pending].line == -1
         with one_blas_thread() if dense else nullcontext():
-            parts = self._each(along, range(len(self.lanes)))
-        if self.last and pending >= 0 and self.units[pending].place >= 0:
-            self.store.forget_bins(self.units[pending].place, self.units[pending].index)
+            list(self._pool.map(along, range(len(self.lanes))))
+        self._forget([pending])
         self.state["pending"][0] = -1
-        return sum(parts) if curvature else None
+        parts, counts = self._sums[:, : unit.width], self._counts[:, : unit.width]
+        sums, total = (
+            parts.sum(axis=0)[:, : self.state["W"].shape[1]],
+            counts.sum(axis=0) if curvature else None,
+        )
+        parts[...] = counts[...] = 0.0
+        return sums, total
 
-    def _step_grid(self, number: int, lam: float) -> None:
-        """Minimise over a grid's coefficients, in parts of its bins; the sums become 0."""
-        unit, state = self.units[number], self.state
-        H, W, step = self._curvature(number), state["W"][unit.part], state["step"]
-
-        def part(edges):
-            newton_step(self._sums, H, lam, W, step, *edges)
-
-        count = max(1, min(self._threads, unit.width // STEP_BINS))
-        self._each(part, even_parts(unit.width, count))
-        state["pending"][0] = number
+    def _forget(self, numbers) -> None:
+        """Give the bins of units whose steps have been taken back, if nobody will ask for them again."""
+        if self.last:
+            for unit in (self.units[number] for number in numbers if number >= 0):
+                if unit.line >= 0:
+                    self.store.forget_bins(unit.line)
 
     def _visit_piece(self, unit, pending, piece: Piece, R, s, sums, counts) -> None:
         before = self.units[pending] if pending >= 0 else None
-        bins = self.store.bins(piece, unit.place, unit.index)
+        bins = self.store.bins(piece, unit.line)
         if counts is not None:
             add_counts(bins, s, counts)
-        if before is not None and before.place >= 0:
-            old = self.store.bins(piece, before.place, before.index)
-            step_and_sums(old, self.state["step"][: before.width], bins, R, s, sums)
+        if before is not None and before.line >= 0:
+            old = self.store.bins(piece, before.line)
+            step_and_sums(old, self.state["step"], bins, R, s, sums, self._outputs)
             return
         if before is not None:
             self._dense.take_step(pending, piece, R, self.state["step"])
-        add_sums(bins, R, s, sums)
+        add_sums(bins, R, s, sums, self._outputs)
 
     def settle(self) -> float:
         """Take the step that is pending, and return Σ_t s_t ‖R_t‖²."""
@@ -216,47 +201,93 @@ class Sweeps:
 
     def _curvature(self, number: int) -> np.ndarray:
         unit = self.units[number]
-        size = unit.width if unit.place != -1 else unit.width**2
+        size = unit.width if unit.line != -1 else unit.width**2
         part = self.state["curvature"][unit.curvature : unit.curvature + size]
-        return part if unit.place != -1 else part.reshape(unit.width, unit.width)
+        return part if unit.line != -1 else part.reshape(unit.width, unit.width)
 
-    def descend(self, number: int, lam: float) -> None:
-        """Minimise over one block; the residuals follow with the next visit.
+    def descend(self, number: int, lams: np.ndarray) -> int:
+        """Minimise over a block, or over several grids from there on, and return over how many.
 
-        An infinite `lam` empties the block.
+        The residuals follow with the next visit. An infinite `lam` empties a block.
         """
-        unit, state = self.units[number], self.state
-        W = state["W"][unit.part]
+        count = self._tour_length(number, lams)
+        if count:
+            self._tour(number, number + count, lams)
+            return count
+        unit, lam, W = self.units[number], lams[number], self.state["W"][self.units[number].part]
         if np.isinf(lam):
-            if not W.any():
-                return
-            self.visit(0, curvature=False)  # what is pending comes first
-            step = -W.astype(np.float64)
-        else:
-            new = not state["known"][number]
-            if unit.place >= 0:
-                counts = self._visit_grid(number, curvature=new)
-            else:
-                sums, counts = self.visit(number, curvature=new)
-            if counts is not None:
-                self._curvature(number)[...] = counts
-                state["known"][number] = True
-            if unit.place >= 0:
-                self._step_grid(number, lam)
-                return
-            H = self._curvature(number)
-            if H.ndim == 1:  # the intercept
-                newton_step(sums[None], H, lam, W, state["step"], 0, 1)
-                state["pending"][0] = number
-                return
-            H = H.astype(np.float64)
-            H[np.diag_indices_from(H)] += lam
-            # Turned, as symmetric as it is, it lies in the order that is factored in place: three times as fast.
-            step = cho_solve(cho_factor(H.T, overwrite_a=True, check_finite=False), sums - lam * W)
-        taken = state["step"][: unit.width, : W.shape[1]]
+            if W.any():
+                self.visit(0, curvature=False)  # what is pending comes first
+                self._take(number, -W.astype(np.float64))
+            return 1
+        new = not self.state["known"][number]
+        sums, found = self.visit(number, curvature=new)
+        H = self._curvature(number)
+        if found is not None:
+            H[...] = found
+            self.state["known"][number] = True
+        if unit.line != -1:  # a grid, or the intercept
+            newton_step(sums[None], H, lam, W, self.state["step"], 0, unit.width, ())
+            self.state["pending"][0] = number
+            return 1
+        H = H.astype(np.float64)
+        H[np.diag_indices_from(H)] += lam
+        # Turned, as symmetric as it is, it lies in the order that is factored in place: three times as fast.
+        self._take(number, cho_solve(cho_factor(H.T, overwrite_a=True, check_finite=False), sums - lam * W))
+        return 1
+
+    def _take(self, number: int, step: np.ndarray) -> None:
+        """Change a unit's coefficients; the residuals follow with the next visit."""
+        unit, W = self.units[number], self.state["W"]
+        taken = self.state["step"][: unit.width, : W.shape[1]]
         taken[...] = step
-        W += taken  # the very numbers that the residuals lose
-        state["pending"][0] = number
+        W[unit.part] += taken  # the very numbers that the residuals lose
+        self.state["pending"][0] = number
+
+    def _tour_length(self, number: int, lams: np.ndarray) -> int:
+        """Return over how many grids from here on to descend in one go: those in memory, for some milliseconds."""
+        pending = int(self.state["pending"][0])
+        if self.store.lines is None or (pending >= 0 and self.units[pending].line < 0):
+            return 0
+        most = max(1, TOUR_ROWS // max(1, self.store.n_rows))
+        some = self.units[number : number + most]
+        fit = (unit.line >= 0 and np.isfinite(lam) for unit, lam in zip(some, lams[number:], strict=False))
+        return sum(1 for _ in takewhile(bool, fit))
+
+    def _tour(self, first: int, last: int, lams: np.ndarray) -> None:
+        """Descend over the grids first..last-1, in memory, all threads in one compiled loop."""
+        state, known = self.state, self.state["known"]
+        pending = int(state["pending"][0])
+        some = list(enumerate(self.units[first:last], first))
+        units = np.array([(u.line, u.first, u.width, u.curvature, not known[k]) for k, u in some])
+        before = self.units[pending].line if pending >= 0 else -1
+        rows, edges = (0, self.store.n_rows), np.array([0, *(b for _, b in self.lanes)])
+        size = min(self._threads, len(self.lanes))
+        shared = (
+            *(
+                size,
+                np.zeros(LINE * size, np.int64),
+                units,
+                lams[first:last],
+                before,
+                self.store.lines,
+                edges,
+            ),
+            *(self.store.residuals(rows), self.store.weights(rows), self._sums, self._counts),
+            *(state["step"], state["W"], state["curvature"], self._outputs),
+        )
+        if size == 1:
+            tour(0, *shared)
+        else:
+            tasks = [self._pool.submit(tour, k, *shared) for k in range(size)]
+            try:
+                wait(tasks)
+            finally:  # whatever interrupts the wait must not find half a step
+                for task in tasks:
+                    task.result()
+        known[first:last] = True
+        state["pending"][0] = last - 1
+        self._forget([pending, *range(first, last - 1)])
 
     def dual_sums(self) -> tuple[np.ndarray, np.ndarray]:
         """Return ‖Zᵀ S R‖² and <W, Zᵀ S R> of every unit, without a step: a pass over the rows for each."""

@@ -15,13 +15,15 @@ import numpy as np
 
 from .._numba.binning import subtract_step
 from .._threads import one_blas_thread
-from .row_store import Piece, RowStore
+from .row_store import Piece, RowStore, cut
 
 if TYPE_CHECKING:
     from .blockwise_sweeps import Unit
 
 #: Rows that features are computed for at a time.
 STRIP = 1024
+#: Rows that are taken at a time where there are no features to compute.
+LONG_STRIP = 16 * STRIP
 #: Bytes of features that are kept until the step; the other rows' are made twice. All of 60,000 rows in blocks of 512.
 KEPT = 2**27
 
@@ -40,8 +42,8 @@ class DenseVisits:
 
     def __init__(self, store: RowStore, maps: list[Any], units: list[Unit], pool: ThreadPoolExecutor):
         self.store, self.units, self._pool = store, units, pool
-        self.lanes = store.strips(STRIP)
-        widest = max((unit.width for unit in units if unit.place == -1), default=0)
+        self.lanes, self._long = store.strips(STRIP), store.strips(LONG_STRIP)
+        widest = max((unit.width for unit in units if unit.line == -1), default=0)
         self._kept = _Kept(self.lanes, STRIP * widest)
         # Two: the block that is summed up, and the one whose step is pending.
         self._block = lru_cache(2)(lambda number: maps[units[number].member].block(units[number].index))
@@ -65,7 +67,7 @@ class DenseVisits:
                 add(number, piece, strips, sums, gram)
             return [sums] if gram is None else [sums, gram]
 
-        sums, *gram = self._over_lanes(along)
+        sums, *gram = self._over_lanes(along, number, pending)
         return sums.T, gram[0] if curvature else None
 
     def _add_intercept(self, number, piece, strips, sums, gram) -> None:
@@ -93,19 +95,19 @@ class DenseVisits:
                 total += self.store.weights(piece) @ np.einsum("tk,tk->t", R, R, dtype=np.float64)
             return [total]
 
-        return float(self._over_lanes(along)[0][0])
+        return float(self._over_lanes(along, pending)[0][0])
 
     def take_step(self, number: int, piece: Piece, R: np.ndarray, step) -> None:
         """Subtract a unit's change of the scores from the residuals of a piece of any length."""
-        strips, (tile, first, last) = _Strips(self, number, step, 0), piece
-        for a in range(first, last, STRIP):
-            b = min(a + STRIP, last)
-            strips.take_step((tile, a, b), R[a - first : b - first])
+        strips = _Strips(self, number, step, 0)
+        for a, b in cut(*piece, STRIP):
+            strips.take_step((a, b), R[a - piece[0] : b - piece[0]])
 
-    def _over_lanes(self, along) -> list[np.ndarray]:
-        """Return the sums of the arrays that `along` returns for each lane, added in order."""
+    def _over_lanes(self, along, *numbers: int) -> list[np.ndarray]:
+        """Return the sums of the arrays that `along` returns for each lane, added in order; for some units."""
+        dense = any(number >= 0 and self.units[number].line == -1 for number in numbers)
         with one_blas_thread():
-            parts = self._pool.map(along, self.lanes)
+            parts = self._pool.map(along, self.lanes if dense else self._long)
             total = next(parts)
             for part in parts:
                 for a, b in zip(total, part, strict=True):
@@ -152,14 +154,14 @@ class _Strips:
     def __init__(self, visits: DenseVisits, pending: int, step, width: int):
         self.visits, self.store, self.pending = visits, visits.store, pending
         self.unit = visits.units[pending] if pending >= 0 else None
-        dense = self.unit is not None and self.unit.place == -1
+        dense = self.unit is not None and self.unit.line == -1
         self.step = step[: 0 if self.unit is None else self.unit.width]
         self.Z = np.empty(STRIP * max(width, len(self.step) if dense else 0), dtype=np.float32)
 
     def features(self, number: int, piece: Piece) -> np.ndarray:
         """Return the features of a strip, until the next call; they may be kept, so leave them as they are."""
-        visits, (_, first, last) = self.visits, piece
-        n, width = last - first, visits.units[number].width
+        visits = self.visits
+        n, width = piece[1] - piece[0], visits.units[number].width
         space, ready = visits._kept.claim(piece, number)
         Z = (self.Z if space is None else space)[: n * width].reshape(n, width)
         if not ready:
@@ -181,7 +183,7 @@ class _Strips:
         assert unit is not None
         if unit.member < 0:
             R -= self.step
-        elif unit.place >= 0:
-            subtract_step(self.store.bins(piece, unit.place, unit.index), self.step, R)
+        elif unit.line >= 0:
+            subtract_step(self.store.bins(piece, unit.line), self.step, R)
         else:
             R -= self.features(self.pending, piece) @ self.step

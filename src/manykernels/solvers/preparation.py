@@ -32,6 +32,7 @@ from .._numba.binning import (
     number_bins,
     step_and_sums,
     subtract_step,
+    unrolled,
 )
 from .._threads import map_in_threads, one_blas_thread
 from ..kernels import pairwise_statistic
@@ -322,16 +323,16 @@ class _Trial:
         def fit(C):
             R, Rv = self.Y.copy(), self.Yv.copy()
             W = [np.zeros((1 + k, R.shape[1]), dtype=np.float32) for k in seen]
-            lam, last = len(grids) / C, None
+            lam, last, outputs = len(grids) / C, None, unrolled(R.shape[1])
             sums = np.zeros((1, 1 + seen.max(), R.shape[1]), dtype=np.float32)
             step = np.zeros_like(sums[0])
             for _ in range(self.sweeps):
                 for g in range(len(grids)):
                     if last is None:
-                        add_sums(bins[g], R, self.s, sums[0])
+                        add_sums(bins[g], R, self.s, sums[0], outputs)
                     else:
-                        step_and_sums(bins[last], step, bins[g], R, self.s, sums[0])
-                    newton_step(sums, counts[g], lam, W[g], step, 0, 1 + seen[g])
+                        step_and_sums(bins[last], step, bins[g], R, self.s, sums[0], outputs)
+                    newton_step(sums, counts[g], lam, W[g], step, 0, 1 + seen[g], outputs)
                     last = g
             for g in range(len(grids)):
                 subtract_step(judged[g], W[g], Rv)

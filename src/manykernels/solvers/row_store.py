@@ -1,6 +1,6 @@
-"""Rows, residuals, weights and bins in tiles, in memory or in scratch files.
+"""Rows, residuals, weights and bins, in memory or in scratch files.
 
-Where there are bins, the rows of a tile are put in an order in which neighbours share them.
+Rows come in tile by tile. Where there are bins, the rows of a tile are put in an order in which neighbours share them.
 
 Files are read and written by plain calls, not mapped, so that resident memory does not grow with the number of rows.
 Both kinds hold the same numbers: a fit ends in the same bits.
@@ -11,6 +11,8 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from bisect import bisect_right
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,30 +23,56 @@ from .._numba.binning import number_bins
 from .._threads import map_in_threads
 from ..features import Grids
 
-#: Rows of a tile.
+#: Rows of a tile: as they come in, and at most as many as are read back at once.
 TILE = 65_536
 #: Rows are summed up along lanes, one after the other, and the lanes' sums in order: one lane per this many rows.
-LANE_ROWS, MOST_LANES = 50_000, 8
+#: Every lane has a table of sums, so that more of them cost time: 8 lanes for 465,000 rows take 1.3 times as long as 4.
+LANE_ROWS, MOST_LANES = 100_000, 8
 
 #: Pages that are shared, as they are by default, would be kept when they are given back.
 PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 
-#: Some rows of a tile: its number, the first row, and the one after the last.
-Piece = tuple[int, int, int]
+#: Some neighbouring rows: the first, and the one after the last.
+Piece = tuple[int, int]
 
 
-class _Memory:
-    """Arrays, one per tile."""
+class _Views:
+    """Rows in memory, in the arrays they came in."""
 
     def __init__(self):
         self.parts: list[np.ndarray] = []
+        self.edges = [0]
 
     def append(self, values: np.ndarray) -> None:
         self.parts.append(values)
+        self.edges.append(self.edges[-1] + len(values))
 
-    def get(self, piece: Piece, grid: int | None = None) -> np.ndarray:
-        tile, a, b = piece
-        return self.parts[tile][a:b] if grid is None else self.parts[tile][grid, a:b]
+    def get(self, piece: Piece) -> np.ndarray:
+        first, last = piece
+        at = bisect_right(self.edges, first) - 1
+        if last <= self.edges[at + 1]:
+            return self.parts[at][first - self.edges[at] : last - self.edges[at]]
+        return np.concatenate([self.get(part) for part in cut(first, last, TILE)])
+
+    def close(self) -> None:
+        self.parts, self.edges = [], [0]
+
+
+class _Array:
+    """Values of a known number of rows, in one array: any run of them is a view."""
+
+    def __init__(self, n_rows: int):
+        self.n_rows, self.end = n_rows, 0
+        self.values = np.empty(0)
+
+    def append(self, values: np.ndarray) -> None:
+        if self.end == 0:
+            self.values = np.empty((self.n_rows, *values.shape[1:]), values.dtype)
+        self.values[self.end : self.end + len(values)] = values
+        self.end += len(values)
+
+    def get(self, piece: Piece) -> np.ndarray:
+        return self.values[piece[0] : piece[1]]
 
     def put(self, piece: Piece, values: np.ndarray) -> None:
         place = self.get(piece)
@@ -52,75 +80,75 @@ class _Memory:
             place[...] = values
 
     def close(self) -> None:
-        self.parts = []
+        self.values = np.empty(0)
 
 
-class _Pages(_Memory):
-    """The same, in pages of their own that are given back line by line, each to the system at once."""
+class _Lines:
+    """A line of bins for every grid, in pages that are given back line by line, each to the system at once."""
 
-    def __init__(self):
-        super().__init__()
-        self.maps: list[mmap.mmap] = []
+    def __init__(self, n_lines: int, n_rows: int, dtype: np.dtype):
+        self.pages: mmap.mmap | None = mmap.mmap(-1, max(1, n_lines * n_rows * dtype.itemsize), **PRIVATE)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            self.pages.madvise(mmap.MADV_HUGEPAGE)
+        self.values = np.frombuffer(self.pages, dtype, n_lines * n_rows).reshape(n_lines, n_rows)
+        self.end = 0
 
-    def empty(self, shape: tuple[int, ...], dtype) -> np.ndarray:
-        """Return room for the next tile."""
-        size = int(np.prod(shape))
-        self.maps.append(mmap.mmap(-1, max(1, size * dtype.itemsize), **PRIVATE))
-        return np.frombuffer(self.maps[-1], dtype, size).reshape(shape)
+    def room(self, n_rows: int) -> np.ndarray:
+        """Return room for the bins of the next tile, to be handed to `append`."""
+        return self.values[:, self.end : self.end + n_rows]
+
+    def append(self, bins: np.ndarray) -> None:
+        self.end += bins.shape[1]
+
+    def get(self, piece: Piece, line: int) -> np.ndarray:
+        return self.values[line, piece[0] : piece[1]]
 
     def forget(self, line: int) -> None:
-        for pages, values in zip(self.maps, self.parts, strict=True):
-            length = values.shape[1] * values.itemsize
-            a, b = -(-line * length // mmap.PAGESIZE), (line + 1) * length // mmap.PAGESIZE
-            if a < b and hasattr(mmap, "MADV_DONTNEED"):
-                pages.madvise(mmap.MADV_DONTNEED, a * mmap.PAGESIZE, (b - a) * mmap.PAGESIZE)
+        length = self.values.shape[1] * self.values.itemsize
+        a, b = -(-line * length // mmap.PAGESIZE), (line + 1) * length // mmap.PAGESIZE
+        if a < b and self.pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self.pages.madvise(mmap.MADV_DONTNEED, a * mmap.PAGESIZE, (b - a) * mmap.PAGESIZE)
 
     def close(self) -> None:
-        super().close()
-        self.maps = []
+        self.values = np.empty((0, 0), self.values.dtype)
+        self.pages = None  # unmapped with its last view
 
 
 class _File:
-    """Arrays of one type, one per tile, in an unnamed file."""
+    """Values of rows, one after the other, in an unnamed file."""
 
     def __init__(self, directory: str | None):
         handle, path = tempfile.mkstemp(prefix="manykernels-", dir=directory)
         os.unlink(path)  # it vanishes with the process, however that ends
         self.handle = handle
-        self.places: list[tuple[int, tuple[int, ...], np.dtype]] = []
         self.end = 0
-
-    def empty(self, shape: tuple[int, ...], dtype) -> np.ndarray:
-        """Return room for the next tile."""
-        return np.empty(shape, dtype)
-
-    def forget(self, line: int) -> None:
-        """Keep it: a file takes no memory."""
+        self.shape: tuple[int, ...] = ()
+        self.dtype = np.dtype(float)
 
     def append(self, values: np.ndarray) -> None:
-        self.places.append((self.end, values.shape, values.dtype))
-        self._write(np.ascontiguousarray(values), self.end)
+        self.shape, self.dtype = values.shape[1:], values.dtype
+        self.write(np.ascontiguousarray(values), self.end)
         self.end += values.nbytes
 
-    def get(self, piece: Piece, grid: int | None = None) -> np.ndarray:
-        tile, a, b = piece
-        first, shape, dtype = self.places[tile]
-        if grid is not None:
-            shape = shape[1:]
-            first += grid * int(np.prod(shape)) * dtype.itemsize
-        out = np.empty((b - a, *shape[1:]), dtype)
-        first += a * int(np.prod(shape[1:])) * dtype.itemsize
-        view, done = memoryview(out.reshape(-1).view(np.uint8)), 0
-        while done < len(view):
-            done += os.preadv(self.handle, [view[done:]], first + done)
+    def get(self, piece: Piece) -> np.ndarray:
+        out = np.empty((piece[1] - piece[0], *self.shape), self.dtype)
+        self.read(out, piece[0] * self._row_bytes())
         return out
 
     def put(self, piece: Piece, values: np.ndarray) -> None:
-        tile, a, _ = piece
-        first, shape, dtype = self.places[tile]
-        self._write(values, first + a * int(np.prod(shape[1:])) * dtype.itemsize)
+        self.write(values, piece[0] * self._row_bytes())
 
-    def _write(self, values, first) -> None:
+    def _row_bytes(self) -> int:
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def read(self, out: np.ndarray, first: int) -> None:
+        """Fill an array from a byte on."""
+        view, done = memoryview(out.reshape(-1).view(np.uint8)), 0
+        while done < len(view):
+            done += os.preadv(self.handle, [view[done:]], first + done)
+
+    def write(self, values: np.ndarray, first: int) -> None:
+        """Write an array from a byte on."""
         view, done = memoryview(values.reshape(-1).view(np.uint8)), 0
         while done < len(view):
             done += os.pwrite(self.handle, view[done:], first + done)
@@ -129,6 +157,46 @@ class _File:
         if self.handle >= 0:
             os.close(self.handle)
             self.handle = -1
+
+
+class _LinesFile:
+    """A line of bins for every grid, in an unnamed file: tile by tile, and line by line in each."""
+
+    def __init__(self, n_lines: int, dtype: np.dtype, directory: str | None):
+        self.file = _File(directory)
+        self.n_lines, self.dtype = n_lines, dtype
+        self.lengths: list[int] = []
+
+    def room(self, n_rows: int) -> np.ndarray:
+        """Return room for the bins of the next tile, to be handed to `append`."""
+        return np.empty((self.n_lines, n_rows), self.dtype)
+
+    def append(self, bins: np.ndarray) -> None:
+        self.file.append(bins)
+        self.lengths.append(bins.shape[1])
+
+    def get(self, piece: Piece, line: int) -> np.ndarray:
+        """Return the bins of rows that lie in one tile."""
+        tile, first = divmod(piece[0], TILE)
+        before = self.n_lines * tile * TILE + line * self.lengths[tile] + first
+        out = np.empty(piece[1] - piece[0], self.dtype)
+        self.file.read(out, before * self.dtype.itemsize)
+        return out
+
+    def forget(self, line: int) -> None:
+        """Keep it: a file takes no memory."""
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def cut(first: int, last: int, rows: int) -> list[Piece]:
+    """Cut rows into pieces that lie in one tile and, counted from its beginning, in one strip of so many rows."""
+    edges = [first]
+    while edges[-1] < last:
+        tile, inside = divmod(edges[-1], TILE)
+        edges.append(min(last, tile * TILE + min(TILE, (inside // rows + 1) * rows)))
+    return list(pairwise(edges))
 
 
 class RowStore:
@@ -143,11 +211,11 @@ class RowStore:
     scratch : bool
         Whether to keep everything in files.
     bins_in_memory : int
-        Bytes of bins to expect at most in memory; beyond it, a file holds them. Ignored with `scratch`.
+        Bytes of bins at most in memory; beyond it, a file holds them. Ignored with `scratch`.
     directory : str or None
         Where files go; the system's temporary folder by default.
     n_rows : int or None
-        How many rows there will be, if known: for the choice between memory and file.
+        How many rows there will be; everything is kept in files if nobody knows.
 
     Attributes
     ----------
@@ -167,17 +235,25 @@ class RowStore:
         n_rows=None,
         bins_in_memory=2**29,
     ):
-        def place(large=False, memory=_Memory):
-            return _File(directory) if scratch or large else memory()
-
         self.grids = grids
         self.keep_rows = keep_rows
-        per_row = sum(len(g) * g.dtype.itemsize for g in grids)
         self.slots = [np.zeros((len(g), g.width), g.dtype) for g in grids]
         self.seen = [np.zeros(len(g), np.int64) for g in grids]
-        self._bins = [place(n_rows is None or n_rows * per_row > bins_in_memory, _Pages) for _ in grids]
-        self._rows, self._residuals, self._weights = place(), place(), place()
-        self.tiles: list[tuple[int, int]] = []
+        self._bins: _Lines | _LinesFile
+        self._rows: Any
+        self._residuals: Any
+        self._weights: Any
+        if scratch or n_rows is None:
+            self._rows, self._residuals, self._weights = (_File(directory) for _ in range(3))
+            n_rows = None
+        else:
+            self._rows, self._residuals, self._weights = _Views(), _Array(n_rows), _Array(n_rows)
+        n_lines, dtype = sum(map(len, grids)), np.result_type(np.uint16, *(g.dtype for g in grids))
+        if n_rows is not None and n_rows * n_lines * dtype.itemsize <= bins_in_memory:
+            self._bins = _Lines(n_lines, n_rows, dtype)
+        else:
+            self._bins = _LinesFile(n_lines, dtype, directory)
+        self.tiles: list[Piece] = []
         self._places: list[np.ndarray] = []
         self._waiting: list[tuple[Any, np.ndarray, np.ndarray]] = []
         self.n_rows = self._n_waiting = self.n_outputs = 0
@@ -198,8 +274,8 @@ class RowStore:
         X = dense(parts[0][0]) if len(parts) == 1 else np.concatenate([dense(p[0]) for p in parts])
         n = len(X)
         order = self.grids[0].order(X) if self.grids else np.arange(n)
-        for place, grids in enumerate(self.grids):
-            self._bins[place].append(self._numbered(place, grids, X, order))
+        if self.grids:
+            self._bins.append(self._numbered(X, order))
         if self.keep_rows:
             self._rows.append(X[order] if self.grids else X)
         Y = np.concatenate([p[1] for p in parts])
@@ -212,22 +288,24 @@ class RowStore:
         self.tiles.append((self.n_rows, self.n_rows + n))
         self.n_rows += n
 
-    def _numbered(self, place: int, grids: Grids, X, order) -> np.ndarray:
-        """Return the numbers of a tile's bins, (g, n): bins in parts of the rows, then their numbers grid by grid."""
-        bins = self._bins[place].empty((len(grids), len(X)), grids.dtype)
-        slots, seen = self.slots[place], self.seen[place]
+    def _numbered(self, X, order) -> np.ndarray:
+        """Return the numbers of a tile's bins, line by line: bins in parts of the rows, then their numbers."""
+        room, first = self._bins.room(len(X)), 0
+        for grids, slots, seen in zip(self.grids, self.slots, self.seen, strict=True):
+            lines = room[first : first + len(grids)]
+            first += len(grids)
 
-        def fill(edges):
-            a, b = edges
-            grids.bins(X[order[a:b]], out=bins[:, a:b])
+            def fill(edges, grids=grids, lines=lines):
+                a, b = edges
+                grids.bins(X[order[a:b]], out=lines[:, a:b])
 
-        def number(edges):
-            a, b = edges
-            number_bins(bins[a:b], slots[a:b], seen[a:b])
+            def number(edges, lines=lines, slots=slots, seen=seen):
+                a, b = edges
+                number_bins(lines[a:b], slots[a:b], seen[a:b])
 
-        for work, count in ((fill, len(X)), (number, len(grids))):
-            map_in_threads(work, even_parts(count, 8))
-        return bins
+            for work, count in ((fill, len(X)), (number, len(grids))):
+                map_in_threads(work, even_parts(count, 8))
+        return room
 
     def close_input(self) -> None:
         """There are no more rows."""
@@ -235,42 +313,34 @@ class RowStore:
             self._put_away()
 
     @property
-    def lanes(self) -> list[list[Piece]]:
+    def lanes(self) -> list[Piece]:
         """Return the rows in groups of equal size; sums run along each, then over all, whatever the threads do."""
-        count = min(MOST_LANES, max(1, self.n_rows // LANE_ROWS))
-        return [
-            [
-                (tile, max(a, first) - first, min(b, last) - first)
-                for tile, (first, last) in enumerate(self.tiles)
-                if max(a, first) < min(b, last)
-            ]
-            for a, b in even_parts(self.n_rows, count)
-        ]
+        return even_parts(self.n_rows, min(MOST_LANES, max(1, self.n_rows // LANE_ROWS)))
+
+    def pieces(self, lane: Piece) -> list[Piece]:
+        """Return the pieces in which to go along a lane: one, or as many as files are read in."""
+        return cut(*lane, TILE) if self.lines is None else [lane]
 
     def strips(self, rows: int) -> list[list[Piece]]:
         """Return pieces of at most so many rows, in at most MOST_LANES groups of neighbours.
 
         Finer than `lanes`, for sums that are small and work that is not.
         """
-        pieces = [
-            (tile, first, min(first + rows, b - a))
-            for tile, (a, b) in enumerate(self.tiles)
-            for first in range(0, b - a, rows)
-        ]
+        pieces = cut(0, self.n_rows, rows)
         return [pieces[a:b] for a, b in even_parts(len(pieces), min(MOST_LANES, len(pieces)))]
 
     @property
-    def whole(self) -> list[Piece]:
-        """Return all tiles as pieces."""
-        return [(tile, 0, b - a) for tile, (a, b) in enumerate(self.tiles)]
+    def lines(self) -> np.ndarray | None:
+        """The numbers of all rows' bins, a line for every grid, map after map; None where a file holds them."""
+        return self._bins.values if isinstance(self._bins, _Lines) else None
 
-    def bins(self, piece: Piece, place: int, grid: int) -> np.ndarray:
-        """Return the numbers of the bins of a piece's rows in a grid of a map."""
-        return self._bins[place].get(piece, grid)
+    def bins(self, piece: Piece, line: int) -> np.ndarray:
+        """Return the numbers of the bins of a piece's rows in a grid."""
+        return self._bins.get(piece, line)
 
-    def forget_bins(self, place: int, grid: int) -> None:
+    def forget_bins(self, line: int) -> None:
         """Give the memory of a grid's bins back: nobody will ask for them again."""
-        self._bins[place].forget(grid)
+        self._bins.forget(line)
 
     def rows(self, piece: Piece) -> np.ndarray:
         """Return the rows of a piece."""
@@ -287,10 +357,10 @@ class RowStore:
     def residuals_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the residuals of some rows by their numbers, in ascending order, as they came in."""
         parts = []
-        for piece, places, (a, b) in zip(self.whole, self._places, self.tiles, strict=True):
+        for (a, b), places in zip(self.tiles, self._places, strict=True):
             inside = rows[(rows >= a) & (rows < b)] - a
             if len(inside):
-                parts.append(self.residuals(piece)[places[inside], : self.n_outputs])
+                parts.append(self.residuals((a, b))[places[inside], : self.n_outputs])
         return np.concatenate(parts)
 
     def put_residuals(self, piece: Piece, R: np.ndarray) -> None:
@@ -299,7 +369,7 @@ class RowStore:
 
     def all_residuals(self) -> np.ndarray:
         """Return the residuals of all rows, a copy, in the order of the tiles."""
-        return np.concatenate([self.residuals(piece) for piece in self.whole])
+        return np.concatenate([self.residuals(tile) for tile in self.tiles])
 
     def restore_residuals(self, R: np.ndarray) -> None:
         """Set the residuals of all rows, in the order of the tiles."""
@@ -307,12 +377,12 @@ class RowStore:
             raise ValueError(
                 f"the checkpoint is about {len(R):,} rows, but the source holds {self.n_rows:,}; start afresh."
             )
-        for piece, (a, b) in zip(self.whole, self.tiles, strict=True):
-            self.put_residuals(piece, np.ascontiguousarray(R[a:b]))
+        for a, b in self.tiles:
+            self.put_residuals((a, b), np.ascontiguousarray(R[a:b]))
 
     def close(self) -> None:
         """Give files and memory back."""
-        for field in (*self._bins, self._rows, self._residuals, self._weights):
+        for field in (self._bins, self._rows, self._residuals, self._weights):
             field.close()
 
 
