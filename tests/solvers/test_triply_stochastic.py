@@ -190,21 +190,20 @@ def test_kernels_take_turns():
     drawn = []
     for t in range(1, 21):
         steps.state.step = t
-        drawn.append(steps._draw().tolist())
+        drawn.append(steps._draw())
     assert all(sorted(a + b) == [0, 1, 2] for a, b in zip(drawn[::2], drawn[1::2], strict=True))
     assert len({tuple(d) for d in drawn}) > 3
 
 
 def test_psi_is_capped_and_one_until_every_kernel_was_drawn():
-    problem = make("logistic")
+    problem, solver = make("logistic"), small(p=1.1)
     state = FeatureState.new(0, 12, 1, np.ones(3))
-    steps = Steps(small(p=1.1), state, problem)
-    assert_array_equal(steps.theta(), 1.0)
+    assert_array_equal(Steps(solver, state, problem).theta(), 1.0)
     for i, size in enumerate([1.0, 1e-6, 1.0]):
         state.V[state.append(i, 4)] += size
-    assert_allclose(steps.theta()[1], 1 / 20)
+    assert_allclose(Steps(solver, state, problem).theta()[1], 1 / 20)
     state.V[1][:] = 0.0
-    assert_array_equal(steps.theta(), 1.0)
+    assert_array_equal(Steps(solver, state, problem).theta(), 1.0)
 
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "squared", "squared_hinge", "hinge", "max_hinge"])

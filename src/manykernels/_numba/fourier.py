@@ -1,4 +1,4 @@
-"""Fourier features: cosines and sines of single-precision numbers, both at once, and steps of their coefficients.
+"""Fourier features: cosines and sines of single-precision numbers, both at once.
 
 With k the whole number nearest to 2x/π and r = x - kπ/2, |r| ≤ π/4, the cosine and the sine of x are those of r,
 exchanged where k is odd and with signs that k tells. Two polynomials without branches become vector code: on AVX2 five
@@ -79,21 +79,3 @@ def cos_sin(P, scale, Z, first):
         z = Z[t, first : first + 2 * h]
         if _near(P[t], scale, z[:h], z[h:]) > _FARTHEST_BITS:
             _far(P[t], scale, z[:h], z[h:])
-
-
-@njit(cache=True, nogil=True)
-def descend(V, G, rate):
-    """Subtract ``rate · Gᵀ`` from the coefficients V, (w, c); G is (c, w)."""
-    for j in range(V.shape[0]):
-        for k in range(V.shape[1]):
-            V[j, k] -= rate * G[k, j]
-
-
-@njit(cache=True, nogil=True)
-def follow(V, scale, share, mean, W):
-    """Move the mean by a share towards ``scale · V``, and write that to W; all of them are (w, c)."""
-    for j in range(V.shape[0]):
-        for k in range(V.shape[1]):
-            v = scale * V[j, k]
-            mean[j, k] += share * (v - mean[j, k])
-            W[j, k] = v

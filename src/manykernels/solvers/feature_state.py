@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .._blocks import product_width
+from .._numba.stochastic import follow
 from ..certificates import norm
 
 #: Fields that are lists of blocks.
@@ -147,6 +149,71 @@ class FeatureState:
         parts = [self.mean[b] if averaged else self.scale * self.V[b] for b in order]
         W = np.concatenate([np.zeros((0, len(self.intercept))), *parts])
         return np.bincount(self.owner, minlength=len(self.rho_sq)), W
+
+
+class Layout:
+    """All coefficients of a state below each other, as the features they belong to lie side by side.
+
+    Meanwhile the state's own blocks are views of these arrays, so that one compiled call moves all of them. Rows have
+    zeros up to `product_width`. Blocks to come can have their place already, with coefficients 0.
+
+    Attributes
+    ----------
+    V, mean : (≥ width, ≥ c) arrays
+    W, G : arrays of the same shape, float32
+        The coefficients, ``scale · V``, and room for their gradient.
+    edges, owner : (B + 1,) and (B,) arrays
+        Where blocks begin and end, and their kernels.
+    counts : (m,) array
+        How many blocks a kernel has.
+    squares : (m,) array
+        Sums of squares of the kernels' coefficients.
+    """
+
+    def __init__(self, state: FeatureState):
+        self.state = state
+        self.places: list[slice] = []
+        self.edges, self.owner = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self.counts, self.squares = np.zeros(len(state.rho_sq), dtype=np.int64), np.zeros(len(state.rho_sq))
+        self._allocate(0)
+
+    @property
+    def width(self) -> int:
+        """Features in all."""
+        return int(self.edges[-1])
+
+    def append(self, kernel: int, width: int) -> slice:
+        """Give a block a place, and return which rows these are."""
+        place = slice(self.width, self.width + width)
+        self.edges, self.owner = np.append(self.edges, place.stop), np.append(self.owner, kernel)
+        if place.stop > len(self.V):
+            self._allocate(2 * place.stop)
+        return place
+
+    def bind(self, block: int, place: slice) -> None:
+        """Let the next block of the state be a view of its place."""
+        assert block == len(self.places)
+        self.places.append(place)
+        self.counts[self.state.owner[block]] += 1
+        self._move(block)
+
+    def follow(self, share: float) -> None:
+        """Move the mean by a share towards the coefficients, and make the latter ready for the next step."""
+        follow(self.V, self.state.scale, share, self.mean, self.W, self.edges, self.owner, self.squares)
+
+    def _allocate(self, width: int) -> None:
+        c = product_width(len(self.state.intercept))
+        self.V, self.mean = np.zeros((width, c)), np.zeros((width, c))
+        self.W, self.G = np.zeros((width, c), dtype=np.float32), np.zeros((width, c), dtype=np.float32)
+        for block in range(len(self.places)):
+            self._move(block)
+
+    def _move(self, block: int) -> None:
+        """Copy the coefficients of a block to its place."""
+        for array, blocks in ((self.V, self.state.V), (self.mean, self.state.mean)):
+            part = array[self.places[block], : len(self.state.intercept)]
+            part[:] = blocks[block]
+            blocks[block] = part
 
 
 def closed_form(u: np.ndarray, p: float) -> np.ndarray:

@@ -6,12 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.linalg import eigh
 
-from .._blocks import product_width
-from .._numba.fourier import descend, follow
+from .._blocks import even_parts, thin_product
+from .._numba.stochastic import descend, largest, slopes, weigh
 from ..features import Block, generator_of
 from ..problem import Problem
-from .feature_state import FeatureState, closed_form
+from .feature_state import FeatureState, Layout
 from .features_ahead import Ahead
 from .row_store import dense
 
@@ -19,8 +20,12 @@ from .row_store import dense
 PSI_CAP = 20.0
 #: Stands for a kernel's number where kernels are drawn.
 DRAWS = 2**31 - 2
+#: Cycles over all kernels whose orders are drawn together.
+CYCLES = 64
 #: Rows on which the kernels' largest eigenvalues are computed.
 SAMPLE = 128
+#: Kernels of which distances between these rows are shared.
+TOGETHER = 16
 #: Bounds of the losses' second derivatives; for those that have none, of the first. Softmax's bound is 1/2, but two
 #: classes at evens and no third are needed for it; 1/4 is what two classes of many come to, and twice as fast.
 CURVATURE = {
@@ -55,146 +60,171 @@ class Steps:
         family: Any = batch.family
         self.members = family.members()
         self.maps = family.random_features(self.members, state.n_columns, state.seed, solver.block)
-        self.of = [state.blocks_of(i) for i in range(len(self.maps))]
+        self.alive = state.alive.tolist()
         self.blocks: list[Block] = []
         self.columns: dict[tuple[int, int], slice] = {}
-        self.W = np.zeros((0, product_width(batch.n_outputs)), dtype=np.float32)
+        self.layout = Layout(state)
         self._lay_out()
-        m, k = len(state.alive), solver.kernels_per_step
+        m, k = len(self.alive), solver.kernels_per_step
         self.cycle = 1 if k == "all" else math.ceil(m / min(k, m))
         self.per_step = min(k, m) if solver.faithful and k != "all" else math.ceil(m / self.cycle)
-        self.zero_loss = batch.loss.value(batch.Y[:1], np.zeros((1, batch.n_outputs)))
-        self._order: tuple[int, list[np.ndarray]] = (-1, [])
+        self.turns = even_parts(m, self.cycle)
+        self._orders: tuple[int, np.ndarray] = (-1, np.zeros(0))
+        # What compiled loops take is contiguous and can be written to: they are compiled anew for anything else.
+        self.Y, self.s = (
+            np.require(v, dtype=np.float64, requirements="CW") for v in (batch.Y, batch.sample_weight)
+        )
+        self.F, self.S = np.zeros(
+            (2, min(solver.batch_size, batch.n_rows), self.layout.W.shape[1]), dtype=np.float32
+        )
 
     def run(self) -> None:
         """Take one step per `batch_size` rows."""
-        batch, state, size = self.batch, self.state, self.solver.batch_size
-        top, trace = self._spectrum()
-        seen = state.rows / (state.rows + batch.n_rows)
-        state.top = seen * state.top + (1 - seen) * top
-        state.trace = seen * state.trace + (1 - seen) * trace
-        # A batch on a larger scale than those before gets smaller steps, and leaves later ones as they are.
-        self.top, self.trace = np.maximum(top, state.top), np.maximum(trace, state.trace)
-        with Ahead(batch.X, self.blocks, size) as ahead:
-            for first in range(0, batch.n_rows, size):
-                self._step(ahead, slice(first, min(first + size, batch.n_rows)))
+        n, size = self.batch.n_rows, self.solver.batch_size
+        firsts = range(0, n, size)
+        weights, zeros = self._sums(list(firsts))
+        with Ahead(self.batch.X, self.blocks, size) as ahead:
+            ahead.begin()  # before the spectrum, which other threads need not wait for
+            self._notice_scale()
+            for first, weight, zero in zip(firsts, weights, zeros, strict=True):
+                self._count(min(size, n - first), weight, zero)
+                self._step(ahead, slice(first, min(first + size, n)))
+        self.state.targets += self.s @ self.Y
 
     # -- where coefficients are ----------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
         """Give all blocks their columns: those to come as well, with coefficients 0, unless there is no end to them."""
-        if self.solver.faithful:
-            drawn = [0] * len(self.maps)
-            for i in self.state.owner:
-                self._append(i, drawn[i])
-                drawn[i] += 1
-        else:
-            for i in self.state.alive:
+        drawn = [0] * len(self.maps)
+        if not self.solver.faithful:
+            for i in self.alive:
                 for j in range(self._most(i)):
                     self._append(i, j)
-        for i, of in enumerate(self.of):
-            for j, b in enumerate(of):
-                V = self.state.V[b]
-                self.W[self.columns[i, j], : V.shape[1]] = self.state.scale * V
+        for b, i in enumerate(self.state.owner):
+            if (i, drawn[i]) not in self.columns:
+                self._append(i, drawn[i])
+            self.layout.bind(b, self.columns[i, drawn[i]])
+            drawn[i] += 1
+        self.theta_at = np.ones(len(self.maps))
+        self.layout.follow(0.0)
 
     def _append(self, kernel: int, index: int) -> None:
         """Give a block of a kernel the next columns."""
         block = self.maps[kernel].block(index)
         self.blocks.append(block)
-        self.columns[kernel, index] = slice(len(self.W), len(self.W) + block.width)
-        self.W = np.concatenate([self.W, np.zeros((block.width, self.W.shape[1]), dtype=np.float32)])
+        self.columns[kernel, index] = self.layout.append(kernel, block.width)
 
     def _most(self, kernel: int) -> int:
         """Return how many blocks a kernel gets."""
         n_blocks = self.maps[kernel].n_blocks
         return self.solver.n_features // self.solver.block if n_blocks is None else n_blocks
 
+    # -- what is known of the rows -------------------------------------------------------------------------
+
+    def _sums(self, firsts: list[int]) -> tuple[list[float], list[float]]:
+        """Return the weight of every step's rows, and their loss at f = 0, which is the same for all classes."""
+        loss, Y = self.batch.loss, self.Y if self.batch.loss.regression else self.Y[:1]
+        zero = self.s * loss.value(Y, np.zeros(Y.shape))
+        return np.add.reduceat(self.s, firsts).tolist(), np.add.reduceat(zero, firsts).tolist()
+
+    def _count(self, n: int, weight: float, zero: float) -> None:
+        """Take notice of the rows of a step."""
+        state = self.state
+        state.step += 1
+        state.rows += n
+        state.epoch_rows += n
+        state.weight += weight
+        state.zero_loss += zero
+
+    def _notice_scale(self) -> None:
+        """Average the kernels' largest eigenvalues and mean diagonals over the batches."""
+        top, trace = self._spectrum()
+        state = self.state
+        seen = state.rows / (state.rows + self.batch.n_rows)
+        state.top = seen * state.top + (1 - seen) * top
+        state.trace = seen * state.trace + (1 - seen) * trace
+        # A batch on a larger scale than those before gets smaller steps, and leaves later ones as they are.
+        self.top, self.trace = np.maximum(top, state.top), np.maximum(trace, state.trace)
+
     def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the largest eigenvalue of K_i/n and the mean diagonal on a sample, O(m SAMPLE³)."""
         rows = np.unique(np.linspace(0, self.batch.n_rows - 1, SAMPLE).astype(int))
         X, n = np.asarray(dense(self.batch.X[rows]), dtype=float), len(rows)
         top, trace = np.zeros(len(self.members)), np.zeros(len(self.members))
-        for i in self.state.alive:
-            K = self.batch.family.gram(X, X, [self.members[i]], [1.0])
-            top[i], trace[i] = np.linalg.eigvalsh(K)[-1] / n, np.trace(K) / n
+        for first in range(0, len(self.alive), TOGETHER):
+            some = self.alive[first : first + TOGETHER]
+            bank = self.batch.family.bank(X, [self.members[i] for i in some])
+            for i, alone in zip(some, np.eye(len(some)), strict=True):
+                K = bank.gram(alone)
+                last = eigh(K, eigvals_only=True, subset_by_index=[n - 1, n - 1], check_finite=False)
+                top[i], trace[i] = last[0] / n, np.trace(K) / n
         return top, trace
 
     # -- one step ------------------------------------------------------------------------------------------
 
     def _step(self, ahead: Ahead, rows: slice) -> None:
         state, solver, n = self.state, self.solver, rows.stop - rows.start
-        self._count(rows)
         drawn = self._draw()  # Alg. 3, line 3
         theta = self.theta()  # line 6: 1/ψ
-        moved = {i: self._features(i) for i in drawn}  # line 4
-        loss, G, gradients = self._gradients(
-            ahead, rows, [(i, j) for i, js in moved.items() for j in js]
-        )  # line 5
+        lam = state.lam(self.batch.C)
+        gamma = self._gamma(theta, lam, n)  # line 7
+        # Each kernel comes once in `cycle` steps, while all shrink in every one; the intercept is in all of them.
+        times, share = (1.0, len(drawn) / len(self.alive)) if solver.faithful else (float(self.cycle), 1.0)
+        state.shrink(1 - gamma * lam)  # line 10
+        moves = []
+        for i in drawn:
+            place, n_blocks = self._features(i)  # line 4
+            eta = gamma * times * theta[i] / (state.rho_sq[i] * n_blocks)
+            moves.append((place, eta / (n * state.scale)))
+        loss, G = self._descend(ahead, rows, moves)  # lines 5, 8 and 9
         if not math.isfinite(loss):
             raise ValueError(
                 f"TriplyStochastic diverged in step {state.step}; lower C or step, or standardise the columns of X"
                 + (", or use faithful=False." if solver.faithful else ".")
             )
-        lam = state.lam(self.batch.C)
-        gamma = self._gamma(theta, lam, n)  # line 7
-        # Each kernel comes once in `cycle` steps, while all shrink in every one; the intercept is in all of them.
-        times, share = (1.0, len(drawn) / len(state.alive)) if solver.faithful else (float(self.cycle), 1.0)
-        state.shrink(1 - gamma * lam)  # line 10
-        for i, js in moved.items():  # lines 8 and 9
-            eta = gamma * times * theta[i] / (state.rho_sq[i] * len(js))
-            for j in js:
-                descend(state.V[self.of[i][j]], gradients[i, j], eta / (n * state.scale))
         state.intercept = (1 - gamma * lam) * state.intercept - (gamma * share / n) * G
         state.batch_loss += loss
         if loss > EXPLODED * n * state.zero_loss / state.rows:
             state.damping /= 2
         self._average()
 
-    def _count(self, rows: slice) -> None:
-        """Take notice of the rows of a step; the loss of f = 0 is the same for all classes."""
-        state, loss = self.state, self.batch.loss
-        assert self.batch.sample_weight is not None
-        Y, s = self.batch.Y[rows], self.batch.sample_weight[rows]
-        state.step += 1
-        state.rows += len(Y)
-        state.epoch_rows += len(Y)
-        state.weight += float(s.sum())
-        state.targets += s @ Y
-        zero = loss.value(Y, np.zeros(Y.shape)) if loss.regression else self.zero_loss
-        state.zero_loss += float(s @ np.broadcast_to(zero, len(Y)))
-
-    def _draw(self) -> np.ndarray:
+    def _draw(self) -> list[int]:
         """Return the kernels of this step, from the seed and the number of the step alone."""
         state = self.state
-        if self.per_step == len(state.alive):
-            return state.alive
+        if self.per_step == len(self.alive):
+            return self.alive
         if self.solver.faithful:
             rng = generator_of(state.seed, DRAWS, state.step)
-            return np.sort(rng.choice(state.alive, self.per_step, replace=False))
-        cycle, place = divmod(state.step - 1, self.cycle)
-        if self._order[0] != cycle:
-            order = generator_of(state.seed, DRAWS, cycle).permutation(state.alive)
-            self._order = cycle, [np.sort(part) for part in np.array_split(order, self.cycle)]
-        return self._order[1][place]
+            return sorted(rng.choice(self.alive, self.per_step, replace=False).tolist())
+        cycle, turn = divmod(state.step - 1, self.cycle)
+        group, place = divmod(cycle, CYCLES)
+        if self._orders[0] != group:
+            rng = generator_of(state.seed, DRAWS, group)
+            self._orders = group, rng.permuted(np.tile(self.alive, (CYCLES, 1)), axis=1)
+        first, last = self.turns[turn]
+        return sorted(self._orders[1][place, first:last].tolist())
 
-    def _features(self, kernel: int) -> range:
-        """Draw a block for a kernel while there is one to come; return which of its blocks this step moves."""
-        of = self.of[kernel]
-        endless = self.solver.faithful and self.maps[kernel].n_blocks is None
-        if endless or len(of) < self._most(kernel):
-            if (kernel, len(of)) not in self.columns:
-                self._append(kernel, len(of))
-            columns = self.columns[kernel, len(of)]
-            of.append(self.state.append(kernel, columns.stop - columns.start))
-        return range(len(of) - 1, len(of)) if self.solver.faithful else range(len(of))
+    def _features(self, kernel: int) -> tuple[slice, int]:
+        """Draw a block for a kernel while there is one to come; return the columns that this step moves.
+
+        These are the kernel's blocks, which lie side by side, or to the letter the last one; and how many.
+        """
+        n_blocks, faithful = int(self.layout.counts[kernel]), self.solver.faithful
+        endless = faithful and self.maps[kernel].n_blocks is None
+        if endless or n_blocks < self._most(kernel):
+            if (kernel, n_blocks) not in self.columns:
+                self._append(kernel, n_blocks)
+            place = self.columns[kernel, n_blocks]
+            self.layout.bind(self.state.append(kernel, place.stop - place.start), place)
+            n_blocks += 1
+        last = self.columns[kernel, n_blocks - 1]
+        return (last, 1) if faithful else (slice(self.columns[kernel, 0].start, last.stop), n_blocks)
 
     def theta(self) -> np.ndarray:
         """Return 1/ψ_i of every kernel: 1 until every kernel has been drawn, at least 1/PSI_CAP."""
-        state = self.state
-        u = state.norms(averaged=False)
-        if not self.solver.learn_weights or not u[state.alive].all():
-            return np.ones(len(u))
-        return np.maximum(closed_form(u, self.solver.p), 1 / PSI_CAP)
+        layout, p = self.layout, self.solver.p if self.solver.learn_weights else 2.0
+        weigh(layout.squares, layout.counts, self.state.rho_sq, p, 1 / PSI_CAP, self.theta_at)
+        return self.theta_at
 
     def _gamma(self, theta, lam, n) -> float:
         """Return the step size: what is stable at first, LATE/(λ i) in the end.
@@ -205,35 +235,33 @@ class Steps:
         state, solver = self.state, self.solver
         if solver.faithful:
             return solver.step / (lam * state.step)
-        weights = np.divide(theta, state.rho_sq, out=np.zeros(len(theta)), where=state.rho_sq > 0)
-        top, trace = (
-            1 + self.cycle * np.sort(weights * v)[-self.per_step :].sum() for v in (self.top, self.trace)
-        )
+        top = 1 + self.cycle * largest(theta, state.rho_sq, self.top, self.per_step)
+        trace = 1 + self.cycle * largest(theta, state.rho_sq, self.trace, self.per_step)
         curvature = CURVATURE[self.batch.loss.name] * state.weight / state.rows
         gamma = solver.step * state.damping / (curvature * (top + trace / solver.batch_size) + lam)
         return gamma / (1 + gamma * lam * state.step / LATE) * min(1.0, n / solver.batch_size)
 
-    def _gradients(self, ahead: Ahead, rows: slice, wanted: list[tuple[int, int]]):
-        """Return the loss, the gradient in the intercept and in the wanted blocks, summed over rows.
+    def _descend(
+        self, ahead: Ahead, rows: slice, moves: list[tuple[slice, float]]
+    ) -> tuple[float, np.ndarray]:
+        """Move some columns against their gradient, each by its rate, but not yet the scores of later tiles.
 
-        Tiles of rows are added in order, in float64. Gradients are (c, width).
+        Returns the loss and the gradient in the intercept, summed over rows. Tiles of rows are added in order, in
+        float64.
         """
-        batch, loss, c = self.batch, self.batch.loss, self.batch.n_outputs
-        assert batch.sample_weight is not None
-        runs = _runs([self.columns[key] for key in wanted])
-        sums = np.zeros((c, len(self.W)))
-        total, G = 0.0, np.zeros(c)
+        state, layout, code = self.state, self.layout, self.batch.loss.code
+        W, runs = layout.W[: layout.width], _runs([place for place, _ in moves])
+        total, G = 0.0, np.zeros(len(state.intercept))
         for tile in ahead.between(rows.start, rows.stop):
-            Y, s = batch.Y[tile.rows], batch.sample_weight[tile.rows]
-            F = (tile.Z @ self.W)[:, :c] + self.state.intercept
-            slopes = s[:, None] * loss.gradient(Y, F)
-            total += float(s @ loss.value(Y, F))
-            G += slopes.sum(axis=0)
-            wide = np.zeros((self.W.shape[1], len(Y)), dtype=np.float32)
-            wide[:c] = slopes.T
+            n = len(tile.Z)
+            F, S = self.F[:n], self.S[:n]
+            thin_product(tile.Z, W, F)
+            total += slopes(code, F, state.intercept, self.Y[tile.rows], self.s[tile.rows], S, G)
             for run in runs:
-                sums[:, run] += (wide @ tile.Z[:, run])[:c]
-        return total, G, {key: sums[:, self.columns[key]] for key in wanted}
+                thin_product(tile.Z[:, run].T, S, layout.G[run])
+            for place, rate in moves:
+                descend(layout.V, layout.G, place.start, place.stop, rate)
+        return total, G
 
     def _average(self) -> None:
         """Let the average follow the coefficients, and make the latter ready for the next step."""
@@ -241,15 +269,13 @@ class Steps:
         share = 0.0 if self.solver.faithful else (1 + FORGET) / (state.step + FORGET)
         if share:
             state.mean_intercept += share * (state.intercept - state.mean_intercept)
-        for i, of in enumerate(self.of):
-            for j, b in enumerate(of):
-                follow(state.V[b], state.scale, share, state.mean[b], self.W[self.columns[i, j]])
+        self.layout.follow(share)
 
 
 def _runs(parts: list[slice]) -> list[slice]:
-    """Return neighbouring slices as one."""
+    """Return neighbouring slices, given in order, as one."""
     runs: list[slice] = []
-    for part in sorted(parts, key=lambda p: p.start):
+    for part in parts:
         if runs and runs[-1].stop == part.start:
             runs[-1] = slice(runs[-1].start, part.stop)
         else:

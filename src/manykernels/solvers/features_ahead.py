@@ -88,13 +88,13 @@ class Ahead:
         while first < last:
             while self.tiles and self.tiles[0][0] <= first:
                 self.tiles.popleft()
-            self._begin()
+            self.begin()
             tile = self.tiles[0][1]()
             end = min(last, tile.rows.stop)
             yield tile.cut(first, end).completed(self.blocks)
             first = end
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Begin as many tiles as may be made ahead; on one thread, a tile is made when it is asked for."""
         n = self.X.shape[0]
         while len(self.tiles) < AHEAD and self.begun < n:
