@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels._numba.fourier import FARTHEST, cos_sin, descend, follow
+from manykernels._numba.fourier import FARTHEST, cos_sin
 from manykernels.features import Exact
 from manykernels.features.fourier import FourierBlock
 from manykernels.kernels import Linear
@@ -77,15 +77,3 @@ def test_features_go_where_they_are_wanted(block):
     assert block.transform(X, Z, 2) is Z
     assert_array_equal(Z[:, 2 : 2 + block.width], block.transform(X))
     assert (Z[:, :2] == 7.0).all() and (Z[:, 2 + block.width :] == 7.0).all()
-
-
-def test_steps_of_coefficients_are_the_formulas():
-    rng = np.random.default_rng(6)
-    V, mean, G = rng.standard_normal((3, 10, 3))
-    V0, mean0, W = V.copy(), mean.copy(), np.full((10, 4), 7.0, dtype=np.float32)
-    descend(V, G.T, 0.3)
-    assert_allclose(V, V0 - 0.3 * G, rtol=1e-12, atol=1e-14)
-    follow(V, 0.5, 0.1, mean, W)
-    assert_allclose(mean, 0.9 * mean0 + 0.05 * V, rtol=1e-12, atol=1e-14)
-    assert_array_equal(W[:, :3], (0.5 * V).astype(np.float32))
-    assert (W[:, 3] == 7.0).all()
