@@ -11,7 +11,7 @@ the next one, so that every block costs one pass over the residuals.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
@@ -21,10 +21,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .._blocks import product_width
-from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, tour, unrolled
-from .._numba.signals import LINE
+from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, unrolled
 from .._threads import n_threads, one_blas_thread
 from .dense_visits import DenseVisits
+from .grid_tours import Tours
 from .row_store import Piece, RowStore
 
 #: Rows that one go over several grids visits: some tens of milliseconds, as long as Ctrl-C has to wait.
@@ -112,8 +112,7 @@ class Sweeps:
         self._dense = DenseVisits(store, maps, units, self._pool)
         # The sums and counts of a grid, lane by lane; 0 between two visits.
         widest = max((u.width for u in units if u.line >= 0), default=0)
-        self._sums = np.zeros((len(self.lanes), widest, state["step"].shape[1]), np.float32)
-        self._counts = np.zeros((len(self.lanes), widest))
+        self._sums, self._counts = Tours.room(len(self.lanes), widest, state["step"].shape[1])
         self._outputs = unrolled(self._sums.shape[2])
 
     @staticmethod
@@ -244,6 +243,15 @@ class Sweeps:
         W[unit.part] += taken  # the very numbers that the residuals lose
         self.state["pending"][0] = number
 
+    def _tours(self) -> Tours:
+        """Return what descends over grids in memory."""
+        lines, everything = self.store.lines, (0, self.store.n_rows)
+        assert lines is not None
+        rows = self.store.residuals(everything), self.store.weights(everything)
+        edges = np.array([0, *(last for _, last in self.lanes)])
+        room = self._sums, self._counts, self.state["step"]
+        return Tours(lines, *rows, edges, *room, self._pool, self._threads)
+
     def _tour_length(self, number: int, lams: np.ndarray) -> int:
         """Return over how many grids from here on to descend in one go: those in memory, for some milliseconds."""
         pending = int(self.state["pending"][0])
@@ -261,30 +269,7 @@ class Sweeps:
         some = list(enumerate(self.units[first:last], first))
         units = np.array([(u.line, u.first, u.width, u.curvature, not known[k]) for k, u in some])
         before = self.units[pending].line if pending >= 0 else -1
-        rows, edges = (0, self.store.n_rows), np.array([0, *(b for _, b in self.lanes)])
-        size = min(self._threads, len(self.lanes))
-        shared = (
-            *(
-                size,
-                np.zeros(LINE * size, np.int64),
-                units,
-                lams[first:last],
-                before,
-                self.store.lines,
-                edges,
-            ),
-            *(self.store.residuals(rows), self.store.weights(rows), self._sums, self._counts),
-            *(state["step"], state["W"], state["curvature"], self._outputs),
-        )
-        if size == 1:
-            tour(0, *shared)
-        else:
-            tasks = [self._pool.submit(tour, k, *shared) for k in range(size)]
-            try:
-                wait(tasks)
-            finally:  # whatever interrupts the wait must not find half a step
-                for task in tasks:
-                    task.result()
+        self._tours()(units, lams[first:last], before, state["W"], state["curvature"])
         known[first:last] = True
         state["pending"][0] = last - 1
         self._forget([pending, *range(first, last - 1)])

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,32 +24,28 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import rankdata
 
-from .._blocks import widened
-from .._numba.binning import (
-    add_counts,
-    add_sums,
-    look_up,
-    newton_step,
-    number_bins,
-    step_and_sums,
-    subtract_step,
-    unrolled,
-)
-from .._threads import map_in_threads, one_blas_thread
+from .._blocks import even_parts, widened
+from .._numba.binning import look_up, number_bins, subtract_step
+from .._threads import map_in_threads, n_threads, one_blas_thread
 from ..kernels import pairwise_statistic
 from ..problem import Problem
+from .grid_tours import Tours
 from .leave_one_out import leave_one_out
 from .row_store import dense
 
 logger = logging.getLogger("manykernels")
 
-#: Adam: steps, rows of a step, and the largest change of a log bandwidth in a step.
-STEPS, STEP_ROWS, RATE = 40, 1000, 0.15
+#: Adam: steps, and the largest change of a log bandwidth in one.
+STEPS, RATE = 40, 0.15
+#: Regressions whose errors a step takes the mean of, side by side on threads, and the rows of each.
+PARTS, STEP_ROWS = 2, 800
 #: A step takes a quarter of the rows where there are few, and at least these.
 FEWEST_STEP_ROWS = 200
 #: Features of the small fits, rows of a first and of a second round, and the most with dense features.
 TRIAL_GRIDS, TRIAL_FEATURES = 64, 1024
 FEW_ROWS, TRIAL_ROWS, DENSE_ROWS = 20_000, 80_000, 20_000
+#: Along which their rows are summed up, so that two threads can.
+LANES = 2
 #: Share of the sample that the small fits are judged on.
 JUDGED = 0.2
 #: Runs of consecutive rows that are judged as a whole, or not.
@@ -131,9 +128,10 @@ def prepare(
             timeless = {f"{k} without time": np.where(telling, np.inf, v) for k, v in shapes.items()}
             shapes |= {k: v for k, v in timeless.items() if np.isfinite(v).any()}
 
-        def trial(n):
+        def trial(n, pool=None):
             cut = round((1 - JUDGED) * n)
-            return _Trial(family, taken(train[:cut]), taken(judged[: n - cut]), problem.C, seed, size, sweeps)
+            rows = taken(train[:cut]), taken(judged[: n - cut])
+            return _Trial(family, *rows, problem.C, seed, size, sweeps, pool)
 
         return _search(trial, shapes, tune_C, n_rows)
 
@@ -271,11 +269,18 @@ def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = ST
     m = min(STEP_ROWS, max(FEWEST_STEP_ROWS, len(Z) // 4), len(Z))
     t = np.append(np.full(Z.shape[1], math.log(start)), math.log(0.1))  # log bandwidths, and log of 1/C
     first, second = np.zeros_like(t), np.zeros_like(t)
+    share = s / s.sum() if np.ptp(s) else None
+
+    def drawn():
+        return np.unique(rng.choice(len(Z), m, p=share, replace=share is not None))
+
+    def error(rows):
+        return leave_one_out(statistic, Z[rows], Y[rows], t)
+
     for step in range(1, steps + 1):
-        rows = rng.choice(len(Z), m, p=s / s.sum()) if np.ptp(s) else rng.choice(len(Z), m, replace=False)
-        rows = np.unique(rows)
-        value, gradient = leave_one_out(statistic, Z[rows], Y[rows], t)
-        gradient /= max(value, np.finfo(float).tiny)
+        found = map_in_threads(error, [drawn() for _ in range(PARTS)])
+        value, gradient = (sum(part[i] for part in found) for i in (0, 1))
+        gradient = gradient / max(value, np.finfo(float).tiny)
         first = 0.9 * first + 0.1 * gradient
         second = 0.99 * second + 0.01 * np.square(gradient)
         rate = RATE * min(1.0, 2.0 * (1 - (step - 1) / steps))  # the last steps shorten
@@ -290,8 +295,9 @@ def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = ST
 class _Trial:
     """Fits on a part of the sample, judged on the rest."""
 
-    def __init__(self, family, fitted, judged, C, seed, size, sweeps):
+    def __init__(self, family, fitted, judged, C, seed, size, sweeps, pool):
         self.family, self.C, self.seed, self.size, self.sweeps = family, C, seed, size, sweeps
+        self.pool: ThreadPoolExecutor | None = pool
         sparse = family.statistic == "l1"
         (X, Y, s), (Xv, Yv, sv) = fitted, judged
         if not sparse:  # the same share of either
@@ -301,6 +307,7 @@ class _Trial:
         mean = np.average(Y, axis=0, weights=s)
         self.Y, self.Yv = widened(Y - mean), widened(Yv - mean)
         self.s, self.sv = s.astype(np.float32), sv.astype(np.float32)
+        self.edges = np.array([0, *(last for _, last in even_parts(len(X), LANES))])
         self.trivial = float(self.sv @ np.square(self.Yv).sum(axis=1))
         self.errors = self._sparse if sparse else self._dense
 
@@ -312,33 +319,48 @@ class _Trial:
         """Return the relative error of a fit with few grids as a function of C, O(sweeps · grids · n)."""
         feature_map = self.family.kernel(member).random_features(self.X.shape[1], self.seed, 0, self.size)
         grids = feature_map.grids(0, TRIAL_GRIDS)
-        bins, judged = grids.bins(self.X), grids.bins(self.Xv)
+        bins, judged = (self._bins(grids, X) for X in (self.X, self.Xv))
         slots, seen = np.zeros((len(grids), grids.width), grids.dtype), np.zeros(len(grids), np.int64)
         number_bins(bins, slots, seen)
         look_up(judged, slots)
-        counts = [np.zeros(1 + k, dtype=np.float32) for k in seen]
-        for g in range(len(grids)):
-            add_counts(bins[g], self.s, counts[g])
+        first = np.concatenate([[0], np.cumsum(1 + seen)])
+        counts = np.zeros(first[-1], np.float32)
+        lines, known = np.arange(len(grids)), False
 
         def fit(C):
+            nonlocal known
             R, Rv = self.Y.copy(), self.Yv.copy()
-            W = [np.zeros((1 + k, R.shape[1]), dtype=np.float32) for k in seen]
-            lam, last, outputs = len(grids) / C, None, unrolled(R.shape[1])
-            sums = np.zeros((1, 1 + seen.max(), R.shape[1]), dtype=np.float32)
-            step = np.zeros_like(sums[0])
+            W = np.zeros((first[-1], R.shape[1]), dtype=np.float32)
+            room = Tours.room(LANES, 1 + seen.max(), R.shape[1])
+            tours = Tours(
+                bins, R, self.s, self.edges, *room, np.zeros_like(room[0][0]), self.pool, n_threads()
+            )
+            lams, before = np.full(len(grids), len(grids) / C), -1
             for _ in range(self.sweeps):
-                for g in range(len(grids)):
-                    if last is None:
-                        add_sums(bins[g], R, self.s, sums[0], outputs)
-                    else:
-                        step_and_sums(bins[last], step, bins[g], R, self.s, sums[0], outputs)
-                    newton_step(sums, counts[g], lam, W[g], step, 0, 1 + seen[g], outputs)
-                    last = g
+                units = np.column_stack(
+                    [lines, first[:-1], 1 + seen, first[:-1], np.full(len(seen), not known)]
+                )
+                tours(units, lams, before, W, counts)
+                before, known = lines[-1], True
             for g in range(len(grids)):
-                subtract_step(judged[g], W[g], Rv)
+                subtract_step(judged[g], W[first[g] : first[g + 1]], Rv)
             return self._relative(Rv)
 
         return fit
+
+    def _bins(self, grids, X) -> np.ndarray:
+        """Return the bins of rows, on the trial's threads."""
+        bins = np.empty((len(grids), len(X)), grids.dtype)
+
+        def fill(edges):
+            a, b = edges
+            grids.bins(X[a:b], out=bins[:, a:b])
+
+        for _ in (
+            map(fill, [(0, len(X))]) if self.pool is None else self.pool.map(fill, even_parts(len(X), 8))
+        ):
+            pass
+        return bins
 
     def _dense(self, member) -> Callable[[float], float]:
         """Return the relative error of ridge regression on few features as a function of C, O(n D² + D³)."""
@@ -359,15 +381,20 @@ class _Trial:
         return fit
 
 
-def _search(trial: Callable[[int], _Trial], shapes: dict[str, np.ndarray], tune_C: bool, n_rows) -> Prepared:
-    """Search along the multiples: for every shape on few rows, then for the better one on many, from there."""
+def _search(trial: Callable[..., _Trial], shapes: dict[str, np.ndarray], tune_C: bool, n_rows) -> Prepared:
+    """Search along the multiples: for every shape on few rows, then for the better one on many, from there.
+
+    Shapes are looked at side by side, each on a thread; the better one then has all threads.
+    """
     few = trial(FEW_ROWS)
     found = map_in_threads(
         lambda item: _search_shape(few, *item, (FIRST_BANDWIDTH, FIRST_C), 2, tune_C), shapes.items()
     )
     prepared, start = min(found, key=lambda pair: pair[0].error)
-    sigma, many = shapes[prepared.shape], trial(TRIAL_ROWS)
-    prepared, (power, _) = _search_shape(many, prepared.shape, sigma, start, 1, tune_C)
+    sigma = shapes[prepared.shape]
+    with ThreadPoolExecutor(n_threads()) as pool:
+        many = trial(TRIAL_ROWS, pool)
+        prepared, (power, _) = _search_shape(many, prepared.shape, sigma, start, 1, tune_C)
     tried = len(many.X) + len(many.Xv)
     if n_rows is None or n_rows <= tried or many.family.statistic != "l1":
         return prepared
