@@ -272,6 +272,18 @@ def test_features_made_ahead_are_those_of_the_step(params, monkeypatch):
         assert_allclose(other, found[0], rtol=0, atol=1e-4 * np.abs(found[0]).max())
 
 
+def test_batches_copied_ahead_are_those_of_the_stream(monkeypatch):
+    problem = make("squared")
+    for threads in "12":
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        for size in (64, N):
+            here = list(MemoryStream(problem, size, seed=1).epoch(3))
+            ahead = list(features_ahead.BatchesAhead(problem, size, seed=1).epoch(3))
+            for a, b in zip(here, ahead, strict=True):
+                assert_array_equal(a.X, b.X)
+                assert_array_equal(a.Y, b.Y)
+
+
 def test_every_epoch_has_another_order_and_every_row():
     stream = MemoryStream(make("squared"), 64, seed=1)
     first, second, again = (np.concatenate([b.X for b in stream.epoch(k)]) for k in (0, 1, 0))

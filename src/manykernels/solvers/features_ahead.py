@@ -1,4 +1,4 @@
-"""Features of a batch's rows, made ahead of the gradient steps that need them.
+"""Features of a batch's rows, made ahead of the gradient steps that need them; and the rows of the next batch.
 
 Steps follow one upon the other, but features do not depend on coefficients: while a step is taken, other threads make
 those of the rows to come. What is made together does not depend on the number of threads, and so neither do results.
@@ -10,16 +10,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
 from .._threads import n_threads
 from ..features import Block
+from ..problem import MemoryStream, Problem
 from .row_store import dense
 
-#: Most features of a tile, most of its rows, and tiles that are made ahead.
-VALUES, ROWS, AHEAD = 2**20, 1024, 4
+#: Most features of a tile, most of its rows, and tiles that are made ahead: 2 MiB go from one core's cache to another.
+VALUES, ROWS, AHEAD = 2**19, 512, 4
 #: Fewest rows of a tile, however many features there are.
 FEWEST = 16
 
@@ -57,8 +58,37 @@ class Tile:
         return Tile(self.rows, self.X, np.hstack([self.Z, late]), len(blocks))
 
 
+class Coming:
+    """A tile that another thread makes, or else this one when it is asked for."""
+
+    def __init__(self, make: Callable[[], Tile], pool: ThreadPoolExecutor | None):
+        self.make = make
+        self.tile: Tile | None = None
+        self.future = None if pool is None else pool.submit(make)
+
+    def ready(self) -> bool:
+        """Whether nobody need wait for it."""
+        return self.tile is not None or (self.future is not None and self.future.done())
+
+    def made_here(self) -> bool:
+        """Make it in this thread, unless it is made or another one has begun; return whether it was so."""
+        if self.tile is not None or (self.future is not None and not self.future.cancel()):
+            return False
+        self.tile = self.make()
+        return True
+
+    def result(self) -> Tile:
+        """Return the tile."""
+        if self.tile is None:
+            assert self.future is not None
+            self.tile = self.future.result()
+        return self.tile
+
+
 class Ahead:
     """Tiles of the rows of a batch, in order.
+
+    There is a thread less than there may be: whoever takes the steps makes tiles as well while it would have to wait.
 
     Parameters
     ----------
@@ -72,9 +102,9 @@ class Ahead:
     def __init__(self, X, blocks: list[Block], size: int):
         self.X, self.blocks, self.size = X, blocks, size
         self.begun = 0
-        self.tiles: deque[tuple[int, Callable[[], Tile]]] = deque()
+        self.tiles: deque[tuple[int, Coming]] = deque()
         several = n_threads() > 1 and X.shape[0] > self._rows()
-        self.pool = ThreadPoolExecutor(n_threads()) if several else None
+        self.pool = ThreadPoolExecutor(n_threads() - 1) if several else None
 
     def __enter__(self) -> Ahead:
         return self
@@ -89,7 +119,7 @@ class Ahead:
             while self.tiles and self.tiles[0][0] <= first:
                 self.tiles.popleft()
             self.begin()
-            tile = self.tiles[0][1]()
+            tile = self._first()
             end = min(last, tile.rows.stop)
             yield tile.cut(first, end).completed(self.blocks)
             first = end
@@ -100,16 +130,37 @@ class Ahead:
         while len(self.tiles) < AHEAD and self.begun < n:
             rows = slice(self.begun, min(n, self.begun + self._rows()))
             make = partial(make_tile, self.X, rows, self.blocks[:])
-            self.tiles.append(
-                (rows.stop, cache(make) if self.pool is None else self.pool.submit(make).result)
-            )
+            self.tiles.append((rows.stop, Coming(make, self.pool)))
             self.begun = rows.stop
+
+    def _first(self) -> Tile:
+        """Return the first tile; until it is made, make those that nobody has begun."""
+        first = self.tiles[0][1]
+        while not first.ready() and any(coming.made_here() for _, coming in self.tiles):
+            pass
+        return first.result()
 
     def _rows(self) -> int:
         """Return the rows of the next tile."""
         width = sum(block.width for block in self.blocks)
         rows = min(ROWS, max(FEWEST, VALUES // max(1, width)))
         return rows - rows % self.size if rows >= self.size else -(-self.size // -(-self.size // rows))
+
+
+class BatchesAhead(MemoryStream):
+    """The rows of a problem as a stream; while a batch is in use, another thread copies the rows of the next one."""
+
+    def epoch(self, number: int) -> Iterator[Problem]:
+        """Yield the batches of an epoch."""
+        batches = super().epoch(number)
+        if n_threads() == 1 or self.n_rows <= self.size:
+            yield from batches
+            return
+        with ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(next, batches, None)
+            while (batch := coming.result()) is not None:
+                coming = pool.submit(next, batches, None)
+                yield batch
 
 
 def make_tile(X, rows: slice, blocks: list[Block]) -> Tile:

@@ -15,10 +15,11 @@ from ..certificates import mean_loss, norm, warn_no_better
 from ..combination import Combination
 from ..families.base import Enumerable, HasRandomFeatures
 from ..predictors import RandomFeature
-from ..problem import MemoryStream, Problem, Result, Trace
+from ..problem import Problem, Result, Trace
 from .base import StreamingSolver, generator
 from .feature_state import FeatureState, closed_form
 from .feature_steps import Steps, best_constant
+from .features_ahead import BatchesAhead
 from .log import Progress
 from .row_store import dense
 
@@ -170,7 +171,7 @@ class TriplyStochastic(StreamingSolver):
     def memory_stream(self, problem):
         """Return the rows in another random order in every epoch."""
         size = max(1, CHUNK // self.batch_size) * self.batch_size
-        return MemoryStream(problem, size, seed_of(self.random_state))
+        return BatchesAhead(problem, size, seed_of(self.random_state))
 
     def start(self, problem):
         """Return the state before any row."""
