@@ -8,6 +8,7 @@ from manykernels.families import Gaussians, Laplacians
 from manykernels.kernels import pairwise_statistic
 from manykernels.losses import get_loss
 from manykernels.problem import Problem
+from manykernels.solvers import bandwidth_trials
 from manykernels.solvers.leave_one_out import leave_one_out
 from manykernels.solvers.preparation import columns_of_time, prepare
 
@@ -112,3 +113,44 @@ def test_the_last_rows_judge_and_dates_are_ignored():
     shuffled = np.random.default_rng(1).permutation(len(X))
     found = chosen(Laplacians(ard=True), X[shuffled], y[shuffled], steps=10)
     assert np.isfinite(found.member).all(), "among rows at random, the day helps"
+
+
+# -- fine structure ------------------------------------------------------------------------------------
+
+
+def timetable(n=30_000, seed=0):
+    """A weak target that hangs on the exact line and hour of a row, and a column that does not matter."""
+    rng = np.random.default_rng(seed)
+    line, hour, day = rng.integers(0, 40, n), rng.integers(0, 24, n), rng.integers(0, 7, n)
+    y = rng.standard_normal((40, 24))[line, hour] + 2 * rng.standard_normal(n)
+    return np.column_stack([line, hour, day]).astype(float), y
+
+
+def test_fine_structure_is_found_on_the_columns_that_have_it():
+    X, y = timetable()
+    found = chosen(Laplacians(ard=True), X, y, steps=5, sweeps=1)
+    assert found.shape == "fine, equal"
+    line, hour, day = found.member
+    assert line < 1.0 and hour < 1.0, "rows of other lines and hours are kept apart"
+    assert np.isinf(day)
+    assert found.error < 0.87  # 0.8 is noise, and the mean of the 25 rows of a cell leaves 0.03 more
+
+
+def test_fine_structure_is_not_looked_for_where_much_is_explained(monkeypatch):
+    monkeypatch.setattr(bandwidth_trials, "_fine", None)  # not to be called
+    X, _ = timetable()
+    assert chosen(Laplacians(ard=True), X, np.sin(X[:, 0] / 10), steps=5, sweeps=1).error < 0.8
+
+
+def found(errors):
+    return bandwidth_trials.Found("equal", np.ones(1), 0, 0, np.asarray(errors, dtype=float))
+
+
+def test_errors_are_told_apart_row_by_row():
+    noise = np.random.default_rng(0).exponential(size=1000) / 1000
+    assert found(noise - 1e-5).clearly_better(found(noise)), "small, and on every row"
+    other = np.random.default_rng(1).permutation(noise)
+    assert not found(noise - 1e-5).clearly_better(found(other)), "lost in the differences between rows"
+    assert found(noise).clearly_better(found(np.full(1000, np.nan)))
+    assert not found(np.full(1000, np.nan)).clearly_better(found(noise))
+    assert found([np.nan, 1.0]).error == np.inf

@@ -45,7 +45,7 @@ class Tours:
         return np.zeros((n_lanes, widest, width), np.float32), np.zeros((n_lanes, widest))
 
     def __call__(self, units, lams, before: int, W, curvature) -> None:
-        """Take the step of the line `before` (-1: none), and descend over some grids, the last one's step being left."""
+        """Take the step of the line `before` (-1: none), and descend over grids; the last step is left to take."""
         size = 1 if self.pool is None else min(self.size, len(self.sums))
         board, outputs = np.zeros(LINE * size, np.int64), unrolled(self.sums.shape[2])
         rows = self.lines, self.edges, self.R, self.s
