@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from manykernels._numba.fourier import FARTHEST, cos_sin
 from manykernels.features import Exact
 from manykernels.features.fourier import FourierBlock
-from manykernels.kernels import Linear
+from manykernels.kernels import RBF, Linear
 
 #: A unit in the last place of 1 in single precision. The reduced argument and the polynomial's last sum are rounded,
 #: half a unit each at most; 0.66 is the most that was seen.
@@ -77,3 +77,15 @@ def test_features_go_where_they_are_wanted(block):
     assert block.transform(X, Z, 2) is Z
     assert_array_equal(Z[:, 2 : 2 + block.width], block.transform(X))
     assert (Z[:, :2] == 7.0).all() and (Z[:, 2 + block.width :] == 7.0).all()
+
+
+def test_columns_far_from_zero_keep_their_digits():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 3))
+    block = RBF(2.0).random_features(3, 0, 0, 64).block(0)
+    far = X + np.array([2.0**40, 0.0, -(2.0**20)])
+    projected = np.longdouble(far) @ block.frequencies.astype(np.longdouble)
+    exact = np.hstack([np.cos(projected), np.sin(projected)]) / np.sqrt(32)
+    # Ω is exact, a product of 2⁴⁰ with it errs by 2⁻¹³ in double precision, and a feature is 0.18 of that.
+    assert_allclose(block.transform(far), exact.astype(float), atol=1e-4)
+    assert_allclose(block.transform(X), block.transform(X.astype(np.float32)), atol=1e-6)

@@ -41,10 +41,11 @@ def test_its_gradient_is_exact(statistic):
     assert_allclose(gradient, numeric, rtol=5e-3, atol=1e-3)
 
 
-def chosen(family, X, y, **kw):
-    s = np.ones(len(X))
+def chosen(family, X, y, weight=1.0, **kw):
+    s = np.full(len(X), weight)
+    Y = y.reshape(len(X), -1)
     problem = Problem(
-        X, y[:, None] - y.mean(), family.adapt(X, s).resolve(X.shape[1]), None, get_loss("squared"), 1.0, s
+        X, Y - Y.mean(axis=0), family.adapt(X, s).resolve(X.shape[1]), None, get_loss("squared"), 1.0, s
     )
     return prepare(problem, **{"tune_C": True, "seed": 0, "size": 2**12, "sweeps": 2, **kw})
 
@@ -80,6 +81,21 @@ def test_more_rows_get_narrower_bandwidths():
     few, many = (chosen(Laplacians(bounds=(1e-3, 1e3)), X, y, n_rows=n) for n in (80_000, 64 * 80_000))
     assert_allclose(many.member, few.member / 2)  # 64 to the power of 1/6
     assert many.C == few.C
+
+
+@pytest.mark.parametrize("family", [Laplacians(ard=True), Gaussians(ard=True)], ids=["laplacian", "gaussian"])
+def test_neither_offsets_nor_scales_change_what_is_chosen(family):
+    X = RNG.standard_normal((600, 2))
+    y = np.column_stack([np.sin(3 * X[:, 0]), np.cos(2 * X[:, 1])])
+    plain = chosen(family, X, y, steps=10)
+    shifted = chosen(family, X + np.array([1e9, 0.0]), y, steps=10)  # as times are, in seconds
+    assert_allclose(shifted.member, plain.member, rtol=0.5)  # grids lie elsewhere: a step of the search or so
+    assert_allclose(shifted.error, plain.error, atol=0.05)
+    small = chosen(family, X, y, weight=2.0**-20, steps=10)
+    assert_allclose(small.member, plain.member, rtol=1e-3)
+    assert small.C == 2**20 * plain.C
+    unlike = chosen(family, X, y * np.array([1.0, 1e4]), steps=10)
+    assert_allclose(unlike.member, plain.member, rtol=1e-3)
 
 
 # -- rows in the order of time -------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from .base import StreamingSolver, generator
 from .blockwise_fit import Fit, InMemory, Plan
 from .preparation import Prepared, columns_of_time, prepare
 
+NUMBER = int | float | np.number
 #: Above this many rows the grids of a single kernel are gone over once.
 MANY_ROWS = 200_000
 #: 512 grids are for coefficients that take no more than this.
@@ -81,8 +82,9 @@ class Blockwise(StreamingSolver):
     class, fitted by maximum likelihood on scores of rows that the model has not seen.
 
     *Streams*: ``partial_fit`` is one pass of a diagonal Kalman filter over binning features: no step size, sequential
-    over rows. Dense features accumulate their Gram matrix once, O(D²) memory. The first 5,000 rows are gathered to
-    learn bandwidths.
+    over rows. Dense features accumulate their Gram matrix once, O(D²) memory. Bandwidths are learned from the first 200
+    rows, and again from 1,000, 5,000 and 50,000, which are gathered until then, so that their order does not matter;
+    rows to come after them should be in no order of their targets.
 
     Results do not depend on the number of threads, nor on whether rows lie in memory or in scratch files.
 
@@ -140,10 +142,10 @@ class Blockwise(StreamingSolver):
                 raise ValueError(f"{name} of {brief(self)} must be a whole number of at least {least}.")
         if self.bins & (self.bins - 1) or self.bins > 2**24:
             raise ValueError(f"bins of {brief(self)} must be a power of two, at most 2**24.")
-        if not (isinstance(self.p, int | float) and 1 <= self.p <= 2):
+        if not (isinstance(self.p, NUMBER) and 1 <= self.p <= 2):
             raise ValueError(f"p of {brief(self)} must be a number from 1 to 2.")
         share = self.holdout
-        if not (share == "auto" or (isinstance(share, int | float) and 0 <= share <= 0.5)):
+        if not (share == "auto" or (isinstance(share, NUMBER) and 0 <= share <= 0.5)):
             raise ValueError(f"holdout of {brief(self)} must be 'auto' or a share from 0 to 0.5.")
 
     def default_loss(self, n_classes):

@@ -4,8 +4,9 @@ Binning features: a diagonal Kalman filter, row after row. It has no step size a
 bin's coefficient starts at its prior's, θ_i/(B_i ρ_i²), and only falls. Dense features: their Gram matrix and products
 with the targets are summed up, and the model is the exact solution at any time.
 
-Bandwidths are learned twice, from the first 5,000 and from the first 50,000 rows, which are kept until then and seen
-again by the new filter.
+Bandwidths are learned from the first 200 rows, and again from 1,000, 5,000 and 50,000. Rows are kept until then, and
+the filter sees all of them anew, in random order, whenever they have doubled: it depends on the order, and rows that
+come class by class would leave it with the last one.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from .row_store import dense
 State = dict[str, np.ndarray]
 
 #: Rows at which bandwidths are learned, and learned again.
-STAGES = (5_000, 50_000)
+STAGES = (200, 1_000, 5_000, 50_000)
+#: Rows are gone over again when they have doubled; and where the errors of a batch are larger than usual by the first
+#: factor, as in rows sorted by their targets, when they have grown by the second, with new bandwidths by the third.
+SURPRISE, GROWTH, LEARN_AGAIN = 2.0, 1.1, 1.5
 #: Rows that a filter works on at a time, and scores that calibrate probabilities.
 STRIP, RECENT = 1024, 4_000
 #: Probabilities are calibrated again when there are so many times the rows of the last time.
 AGAIN = 1.2
-#: Rows after which dense features are solved for the first time.
-FIRST_ROWS = 256
+#: Rows after which dense features are solved for the first time, and the share of new rows that is worth another time.
+FIRST_ROWS, NEW_SHARE = 256, 0.01
 #: Most dense features: their Gram matrix is kept.
 MOST_DENSE = 2048
 #: Rows before which a stream is not compared with the mean.
@@ -43,13 +47,15 @@ ENOUGH = 1000
 def start(solver, problem: Problem) -> State:
     """Return the state before any row."""
     c, d = problem.n_outputs, problem.X.shape[1]
+    gathers = bool(np.isinf(problem.family.size()))
     state: State = {
-        "stage": np.array([0 if np.isinf(problem.family.size()) else len(STAGES)]),
+        "gathers": np.array([gathers]),
+        "learned": np.zeros(1, dtype=np.int64),  # rows that bandwidths were learned from
         "rows": np.zeros((0, d), dtype=dense(problem.X[:1]).dtype),
         "targets": np.zeros((0, c)),
         "weights": np.zeros(0),
     }
-    if state["stage"][0]:
+    if not gathers:
         state.update(_begin(solver, solver._plan(problem, None), problem))
     return state
 
@@ -70,6 +76,7 @@ def _begin(solver, plan: Plan, problem: Problem) -> State:
         "scores": np.zeros((0, 2 * c + 1), dtype=np.float32),
         "calibration": np.zeros(0),
         "calibrated": np.zeros(1),  # rows that there were at the last calibration
+        "usual": np.ones(1),  # squared error of the rows gone over last, each before it was seen
     }
     if maps[0].sparse:
         width = maps[0].width
@@ -82,6 +89,7 @@ def _begin(solver, plan: Plan, problem: Problem) -> State:
     else:
         D = 1 + sum(_width(m, b) for m, b in zip(maps, _dense_blocks(plan, maps), strict=True))
         state["gram"], state["products"] = np.zeros((D, D)), np.zeros((D, c))
+        state["solved"] = np.zeros(1, dtype=np.int64)  # rows of the last solution
         state["W"] = np.zeros((D, c))
     return state
 
@@ -100,15 +108,24 @@ def _dense_blocks(plan: Plan, maps) -> np.ndarray:
 def update(solver, state: State, batch: Problem) -> State:
     """Return the state after a batch."""
     state = dict(state)
-    stage = int(state["stage"][0])
-    if stage < len(STAGES):
+    if state["gathers"][0]:
         state["rows"] = np.concatenate([state["rows"], dense(batch.X)])
         state["targets"] = np.concatenate([state["targets"], batch.Y])
         state["weights"] = np.concatenate([state["weights"], batch.sample_weight])
-        if len(state["rows"]) >= STAGES[stage]:
-            return _restart(solver, state, batch)
-    if "W" in state:
-        _absorb(solver, solver._plan(batch, None, state), state, batch)
+        gathered, learned = _gathered(state, batch), int(state["learned"][0])
+        if gathered.n_rows >= next(rows for rows in STAGES if rows > learned):
+            return _restart(solver, state, gathered, learn=True)
+    if "W" not in state:
+        return state
+    surprise = _absorb(solver, solver._plan(batch, None, state), state, batch) / max(
+        state["usual"][0], 1e-300
+    )
+    if state["gathers"][0]:
+        growth = gathered.n_rows / state["restarted"][0]
+        if surprise > SURPRISE and growth >= GROWTH:
+            return _restart(solver, state, gathered, learn=gathered.n_rows >= LEARN_AGAIN * learned)
+        if "variance" in state and growth >= 2:
+            return _restart(solver, state, gathered, learn=False)
     return state
 
 
@@ -116,21 +133,26 @@ def _gathered(state: State, batch: Problem) -> Problem:
     return replace(batch, X=state["rows"], Y=state["targets"], sample_weight=state["weights"])
 
 
-def _restart(solver, state: State, batch: Problem) -> State:
-    """Learn bandwidths from the rows gathered so far, and go over them."""
-    gathered = _gathered(state, batch)
-    fresh = _begin(solver, solver._plan(gathered, None), gathered)
-    stage = sum(len(state["rows"]) >= rows for rows in STAGES)
-    fresh["stage"] = np.array([stage])
-    done = stage == len(STAGES)
+def _restart(solver, state: State, gathered: Problem, *, learn: bool) -> State:
+    """Go over all rows gathered so far in random order, with bandwidths learned from them or with those there are."""
+    n = gathered.n_rows
+    fresh = _begin(solver, solver._plan(gathered, None, None if learn else state), gathered)
+    fresh["gathers"], fresh["restarted"] = np.array([n < STAGES[-1]]), np.array([n])
+    fresh["learned"] = np.array([n]) if learn else state["learned"]
     for name in ("rows", "targets", "weights"):
-        fresh[name] = state[name][:0] if done else state[name]
-    _absorb(solver, solver._plan(gathered, None, fresh), fresh, gathered)
+        fresh[name] = state[name] if n < STAGES[-1] else state[name][:0]
+    error = _absorb(solver, solver._plan(gathered, None, fresh), fresh, _shuffled(gathered))
+    fresh["usual"] = np.array([error])
     return fresh
 
 
-def _absorb(solver, plan: Plan, state: State, batch: Problem) -> None:
-    """Change coefficients and sums by a batch's rows."""
+def _shuffled(problem: Problem) -> Problem:
+    """Return the rows in an order that depends on their number only."""
+    return problem.rows(np.random.default_rng(problem.n_rows).permutation(problem.n_rows))
+
+
+def _absorb(solver, plan: Plan, state: State, batch: Problem) -> float:
+    """Change coefficients and sums by a batch's rows; return the mean squared error of the later half before that."""
     maps = plan.maps()
     Y, s = batch.Y, batch.sample_weight
     assert s is not None
@@ -151,6 +173,8 @@ def _absorb(solver, plan: Plan, state: State, batch: Problem) -> None:
         calibration = fit_calibration(recent[:, :c], recent[:, c : 2 * c], recent[:, -1])
         state["calibration"] = np.zeros(0) if calibration is None else calibration
         state["calibrated"] = totals[:1]
+    late = slice(len(Y) // 2, None)
+    return float(s[late] @ np.square(Y - F)[late].sum(axis=1) / max(s[late].sum(), 1e-300))
 
 
 def _filter(plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
@@ -181,7 +205,7 @@ def _sum_up(solver, plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
     """Add rows to the Gram matrix, solve, and return the score of each row before.
 
     The model is solved anew whenever the rows have doubled, so that the first rows of a large batch do not count as
-    unseen for all of it.
+    unseen for all of it; and at the end of a batch, unless its rows are next to none.
     """
     F = np.empty(Y.shape)
     blocks = _dense_blocks(plan, maps)
@@ -197,11 +221,18 @@ def _sum_up(solver, plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
                 ZS = Z * np.sqrt(s[part, None]).astype(np.float32)
                 state["gram"] += ZS.T @ ZS
                 state["products"] += Z.T.astype(float) @ (s[part, None] * Y[part])
-            for _ in range(3 if len(maps) > 1 and solver.p < 2 else 1):
-                state["W"], norms = _ridge(plan, state["gram"], state["products"], state["theta"], owner)
-                state["theta"] = best_weights(norms, solver.p, plan.rho_sq > 0)
             first = last
+            if first < len(Y) or (seen + first) * (1 - NEW_SHARE) >= state["solved"][0]:
+                _solve(solver, plan, state, owner)
+                state["solved"] = np.array([seen + first])
     return F
+
+
+def _solve(solver, plan: Plan, state: State, owner) -> None:
+    """Fit coefficients, and weights of several kernels, to the sums."""
+    for _ in range(3 if len(plan.members) > 1 and solver.p < 2 else 1):
+        state["W"], norms = _ridge(plan, state["gram"], state["products"], state["theta"], owner)
+        state["theta"] = best_weights(norms, solver.p, plan.rho_sq > 0)
 
 
 def _ridge(plan: Plan, gram, products, theta, owner) -> tuple[np.ndarray, np.ndarray]:
@@ -270,5 +301,5 @@ def _provisional(solver, state: State, problem: Problem) -> Result:
     plan = solver._plan(gathered, None, known)
     plan = replace(plan, blocks=np.minimum(plan.blocks, 64))
     fresh = _begin(solver, plan, gathered)
-    _absorb(solver, plan, fresh, gathered)
+    _absorb(solver, plan, fresh, _shuffled(gathered))
     return _result(plan, fresh, problem.n_outputs)

@@ -99,8 +99,12 @@ def prepare(
     telling = columns_of_time(problem.X, problem.Y, rows)
     train, judged = _split(rows, rng, ordered=telling is not None)
 
+    scale = _target_scale(problem.Y, s)
+    # Weights are on any scale, and so is then the C that suits them: the search begins at weights of 1.
+    C = problem.C * C_FACTOR ** (-round(math.log2(s[rows].mean())) if tune_C and len(rows) else 0)
+
     def taken(rows):
-        return dense(problem.X[rows]), problem.Y[rows], s[rows]
+        return dense(problem.X[rows]), problem.Y[rows] / scale, s[rows]
 
     with one_blas_thread():
         X, Y, weights = taken(train)
@@ -112,10 +116,10 @@ def prepare(
         def trial(n, pool):
             cut = round((1 - JUDGED) * n)
             rows = taken(train[:cut]), taken(judged[: n - cut])
-            return Trial(family, *rows, problem.C, seed, size, sweeps, pool)
+            return Trial(family, *rows, C, seed, size, sweeps, pool)
 
         member, found = search(trial, shapes, tune_C, n_rows)
-    return Prepared(member, problem.C * C_FACTOR**found.k, found.error, found.shape)
+    return Prepared(member, C * C_FACTOR**found.k, found.error, found.shape)
 
 
 def columns_of_time(X, Y, rows: np.ndarray) -> np.ndarray | None:
@@ -179,24 +183,36 @@ def quick(problem: Problem) -> Any:
     """Return equal bandwidths from the median distance alone, for a model that will soon be replaced."""
     family: Any = problem.family
     X = dense(problem.X)
-    units = _units(X, np.ones(len(X))) if family.ard else np.ones(X.shape[1])
+    units = _units(X, np.ones(len(X)))[1] if family.ard else np.ones(X.shape[1])
     told = np.isfinite(units)  # none in a single row
     return member_of(family, units * (_median(family, X[:, told] / units[told]) / 2 if told.any() else 1.0))
+
+
+def _target_scale(Y, s) -> np.ndarray:
+    """Return the standard deviations of several targets, so that all of them count; 1 for classes and for one alone."""
+    one = np.ones(Y.shape[1])
+    if len(one) == 1 or np.isin(Y, (-1.0, 1.0)).all() or not s.any():
+        return one
+    mean = np.average(Y, axis=0, weights=s)
+    spread = np.sqrt(np.average(np.square(Y - mean), axis=0, weights=s))
+    return np.where(spread > 0, spread, one)
 
 
 # -- candidates ----------------------------------------------------------------------------------------
 
 
-def _units(X, s) -> np.ndarray:
-    """Return the columns' standard deviations; infinity for a constant one, which is ignored."""
+def _units(X, s) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns' means and standard deviations; infinity for a constant one, which is ignored."""
     mean = np.average(X, axis=0, weights=s)
     spread = np.sqrt(np.average(np.square(X - mean), axis=0, weights=s))
-    constant = spread <= 1e-6 * np.maximum(np.abs(mean), np.finfo(np.float32).tiny)
-    return np.where(constant, np.inf, spread)
+    digits = np.finfo(X.dtype if X.dtype.kind == "f" else float)
+    constant = spread <= 8 * digits.eps * np.maximum(np.abs(mean), np.finfo(np.float32).tiny)
+    return mean, np.where(constant, np.inf, spread)
 
 
 def _median(family, Z) -> float:
     Z = np.asarray(Z[:500], dtype=float)
+    Z = Z - Z.mean(axis=0)
     S = pairwise_statistic(family.statistic, Z, Z)
     positive = S[1e-12 * S.max(initial=0.0) < S]
     if not len(positive):
@@ -209,12 +225,13 @@ def _shapes(family, X, Y, s, rng, steps) -> dict[str, np.ndarray]:
     """Return candidates for the ratios of the bandwidths."""
     if not family.ard:
         return {"single": np.full(X.shape[1], _median(family, X))}
-    units = _units(X, s)
+    mean, units = _units(X, s)
     used = np.isfinite(units)
     equal = units.copy()
     if not used.any():
         return {"equal": equal}
-    Z = np.ascontiguousarray(X[:, used] / units[used], dtype=np.float32)
+    # Centred before digits are dropped: a time in milliseconds has few to spare.
+    Z = np.ascontiguousarray((X[:, used] - mean[used]) / units[used], dtype=np.float32)
     start = _median(family, Z)
     equal[used] *= start
     if used.sum() == 1 or steps == 0:
