@@ -17,7 +17,15 @@ from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.registry import make_family
-from manykernels.solvers import Blockwise, LpNorm, blockwise_fit, blockwise_online, dense_visits, row_store
+from manykernels.solvers import (
+    Blockwise,
+    LpNorm,
+    blockwise,
+    blockwise_fit,
+    blockwise_online,
+    dense_visits,
+    row_store,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 4))
@@ -32,9 +40,9 @@ def plain(**params):
     )
 
 
-def small():
+def small(**params):
     """A solver with the defaults but for its size."""
-    return Blockwise(random_state=0, grids=64, n_features=512)
+    return Blockwise(random_state=0, grids=64, n_features=512, **params)
 
 
 def problem(kernels, rows=slice(None), C=2.0):
@@ -178,6 +186,41 @@ def test_a_resumed_fit_ends_in_the_same_bits(holdout, monkeypatch, small_tiles):
         again = solver.solve_stream(Stream(KERNELS), resume=state)
         assert_array_equal(coefficients(whole), coefficients(again))
         assert whole.objective == again.objective
+
+
+def test_bandwidths_are_saved_as_soon_as_they_are_known(monkeypatch, moons):
+    states = []
+    solver, rows, labels = small(holdout=0.0), *moons
+
+    class Moons:
+        def __init__(self):
+            y = np.where(labels == "left", -1.0, 1.0)[:, None]
+            family, s = Laplacians(ard=True), np.ones(len(rows))
+            family = family.adapt(rows, s).resolve(rows.shape[1])
+            self.first = Problem(
+                rows, y, family, Scale.fit(family, rows, "trace"), get_loss("squared"), 1.0, s
+            )
+            self.n_rows = len(rows)
+
+        def __iter__(self):
+            return iter([self.first])
+
+    whole = solver.solve_stream(Moons(), save=states.append)
+    assert len(states) == 1 and "W" not in states[0], (
+        "the fit itself took less than the time between two saves"
+    )
+    monkeypatch.setattr(blockwise, "prepare", None)  # not to be called again
+    again = solver.solve_stream(Moons(), resume=states[0])
+    assert_array_equal(coefficients(whole), coefficients(again))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_most_probable_class_is_the_predicted_one(n_classes):
+    rows, y = waves(900)
+    labels = np.digitize(y, [-1.2, 0.5][2 - n_classes :])  # of unequal sizes
+    model = MKLClassifier(kernels="laplacian", solver=small()).fit(rows, labels)
+    test = waves(2000, seed=1)[0]
+    assert_array_equal(model.predict(test), model.classes_[model.predict_proba(test).argmax(axis=1)])
 
 
 def test_residuals_are_found_again_by_the_number_of_their_row(small_tiles):

@@ -78,8 +78,8 @@ class Blockwise(StreamingSolver):
     tell, are judged by the last of them, and the date may come to be ignored (a bandwidth of infinity); shuffle rows
     that are to be predicted among their neighbours.
 
-    *Probabilities* are the softmax (the sigmoid for two classes) of the scores times one factor plus an offset per
-    class, fitted by maximum likelihood on scores of rows that the model has not seen.
+    *Probabilities* are the softmax (the sigmoid for two classes) of the scores times one factor, which is fitted by
+    maximum likelihood on scores of rows that the model has not seen.
 
     *Streams*: ``partial_fit`` is one pass of a diagonal Kalman filter over binning features: no step size, sequential
     over rows. Dense features accumulate their Gram matrix once, O(D²) memory. Bandwidths are learned from the first 200

@@ -154,9 +154,13 @@ class Fit:
             )
         log = Log(on_iteration, self.started)
         plan = self.solver._plan(self.stream.first, self.stream.n_rows, resume)
+        if save is not None and resume is None and plan.prepared is not None:  # seconds of work already
+            save({**plan.to_arrays(), "layout": np.array([LAYOUT])})
         share = self._share()
         n = self.stream.n_rows
         twice = self.solver.holdout == "auto" and n is not None and n < FEW_ROWS
+        if resume is not None and "W" not in resume:
+            resume = None  # nothing but the plan was known
         phase = 0 if resume is None else int(resume["position"][2])
         calibration = None if resume is None else resume.get("calibration")
         if twice and phase == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 
 from ..certificates import warn_no_better
@@ -72,7 +72,7 @@ class HeldOut:
         warn_no_better(f"The mean squared error on {self.n_held:,} rows held out is", *self.errors(), REMEDY)
 
     def calibration(self) -> np.ndarray | None:
-        """Return the factor and offsets that turn scores into probabilities; None for targets that are no classes."""
+        """Return the factor that turns scores into probabilities; None for targets that are no classes."""
         if self.R is None or self.n_held < LEAST:
             return None
         Y, s = np.concatenate(self.Y), np.concatenate(self.s)
@@ -80,36 +80,28 @@ class HeldOut:
 
 
 def fit_calibration(F, Y, s) -> np.ndarray | None:
-    """Return (a, b_1, ..., b_c) that maximise the likelihood of softmax(a F + b), or of the sigmoid for one output.
+    """Return the factor a that maximises the likelihood of softmax(a F), or of the sigmoid for one output, (1,).
 
-    Targets are -1 and 1; anything else is no class, and None is returned.
+    Targets are -1 and 1; anything else is no class, and None is returned. There are no offsets per class: they gain
+    next to nothing (on eight sets the log loss changes by -3 to 2 %), and with them the most probable class would not
+    always be the predicted one.
     """
     if not np.isin(Y, (-1.0, 1.0)).all():
         return None
-    c = Y.shape[1]
     positive = Y > 0
 
     def loss(t):
-        a, b = np.exp(t[0]), t[1:]
-        M = a * F + b
-        if c == 1:
-            P = expit(M)
-            value = float(s @ np.logaddexp(0.0, -Y[:, 0] * M[:, 0]))
-        else:
-            P = softmax(M, axis=1)
-            value = -float(s @ log_softmax(M, axis=1)[positive])
-        G = s[:, None] * (P - positive)
-        # The offsets are held by a row's worth of prior, for classes that were not among the rows.
-        gradient = np.append(a * np.sum(G * F), G.sum(axis=0) + b)
-        return value + 0.5 * float(b @ b), gradient
+        M = np.exp(t) * F
+        if Y.shape[1] == 1:
+            return float(s @ np.logaddexp(0.0, -Y[:, 0] * M[:, 0]))
+        return -float(s @ log_softmax(M, axis=1)[positive])
 
-    found = minimize(loss, np.zeros(c + 1), jac=True, method="L-BFGS-B", bounds=[(-5, 8)] + [(-20, 20)] * c)
-    return np.append(np.exp(found.x[0]), found.x[1:])
+    return np.exp(minimize_scalar(loss, bounds=(-5.0, 8.0), method="bounded").x)[None]
 
 
 def probabilities(F: np.ndarray, calibration: np.ndarray) -> np.ndarray:
     """Return class probabilities of scores, (n, n_classes)."""
-    M = calibration[0] * F + calibration[1:]
+    M = calibration[0] * F
     if M.shape[1] > 1:
         return np.asarray(softmax(M, axis=1))
     P = expit(M[:, 0])
