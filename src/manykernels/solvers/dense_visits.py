@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._blocks import thin_product
 from .._numba.binning import subtract_step
 from .._threads import one_blas_thread
 from .row_store import Piece, RowStore, cut
@@ -79,7 +80,9 @@ class DenseVisits:
     def _add_features(self, number, piece, strips, sums, gram) -> None:
         R, s = strips.residuals(piece), self.store.weights(piece)[:, None]
         Z = strips.features(number, piece)
-        sums += (s * R).T @ Z
+        part = np.empty(sums.shape, np.float32)
+        thin_product((s * R).T, Z, part)
+        sums += part
         if gram is not None:
             if not (s == 1).all():
                 Z = Z * np.sqrt(s)
@@ -186,4 +189,6 @@ class _Strips:
         elif unit.line >= 0:
             subtract_step(self.store.bins(piece, unit.line), self.step, R)
         else:
-            R -= self.features(self.pending, piece) @ self.step
+            change = np.empty_like(R)
+            thin_product(self.features(self.pending, piece), self.step, change)
+            R -= change
