@@ -7,11 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
+from .._blocks import even_parts
 from .._numba.binning import add_numbered_scores, add_scores, fill_bins, halves
+from .._threads import map_in_threads
 from .base import generator_of
 
 #: How often space is halved to put rows in order, in two times.
 HALF_BITS = 15
+#: Rows that a thread halves at a time.
+PART = 16_384
 ORDER_BITS = 2 * HALF_BITS
 
 
@@ -83,7 +87,11 @@ class Grids:
         used = used.astype(np.int64)
         keys = np.empty(n, dtype=np.uint64)
         low, scale = mean[used] - spread[used], 0.5 / spread[used]
-        halves(X, self.columns[used], low, scale, places.astype(np.int64), keys)
+        columns, places = self.columns[used], places.astype(np.int64)
+        map_in_threads(
+            lambda part: halves(X[slice(*part)], columns, low, scale, places, keys[slice(*part)]),
+            even_parts(n, -(-n // PART)),
+        )
         # By the low half of the bits, then by the high one: NumPy counts 16 bits instead of comparing, twice as fast.
         order = np.argsort((keys & np.uint64(2**HALF_BITS - 1)).astype(np.uint16), kind="stable")
         high = (keys >> np.uint64(HALF_BITS)).astype(np.uint16)

@@ -6,7 +6,7 @@ import logging
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ logger = logging.getLogger("manykernels")
 LAYOUT = 2
 #: Seconds between two states that are saved.
 SAVE_EVERY = 5.0
+#: Rows to look at where there are no bandwidths to learn.
+LOOK_ROWS = 20_000
 #: Below this many rows a fifth is held out first, and the model is fitted again on all rows.
 FEW_ROWS = 20_000
 
@@ -93,13 +95,12 @@ class InMemory:
 
     def __init__(self, problem: Problem, rows: int, seed: int):
         self.problem, self.n_rows = problem, problem.n_rows
-        chosen = np.arange(self.n_rows)
+        if np.isfinite(problem.family.size()):
+            rows = min(rows, LOOK_ROWS)
+        self.first = problem
         if self.n_rows > rows:
-            chosen = np.sort(np.random.default_rng(seed).choice(self.n_rows, rows, replace=False))
-        assert problem.sample_weight is not None
-        self.first = replace(
-            problem, X=problem.X[chosen], Y=problem.Y[chosen], sample_weight=problem.sample_weight[chosen]
-        )
+            chosen = np.random.default_rng(seed).choice(self.n_rows, rows, replace=False, shuffle=False)
+            self.first = problem.rows(np.sort(chosen))
 
     def __iter__(self) -> Iterator[Problem]:
         return self.problem.batches(65_536)

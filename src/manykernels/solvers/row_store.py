@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from .._blocks import even_parts, widened
+from .._blocks import even_parts, product_width
 from .._numba.binning import number_bins
 from .._threads import map_in_threads
 from ..features import Grids
@@ -65,10 +65,13 @@ class _Array:
         self.n_rows, self.end = n_rows, 0
         self.values = np.empty(0)
 
-    def append(self, values: np.ndarray) -> None:
+    def room(self, n_rows: int, *width: int) -> np.ndarray:
+        """Return zeros for the next tile, to be filled and handed to `append`."""
         if self.end == 0:
-            self.values = np.empty((self.n_rows, *values.shape[1:]), values.dtype)
-        self.values[self.end : self.end + len(values)] = values
+            self.values = np.zeros((self.n_rows, *width), np.float32)
+        return self.values[self.end : self.end + n_rows]
+
+    def append(self, values: np.ndarray) -> None:
         self.end += len(values)
 
     def get(self, piece: Piece) -> np.ndarray:
@@ -124,6 +127,10 @@ class _File:
         self.end = 0
         self.shape: tuple[int, ...] = ()
         self.dtype = np.dtype(float)
+
+    def room(self, n_rows: int, *width: int) -> np.ndarray:
+        """Return zeros for the next tile, to be filled and handed to `append`."""
+        return np.zeros((n_rows, *width), np.float32)
 
     def append(self, values: np.ndarray) -> None:
         self.shape, self.dtype = values.shape[1:], values.dtype
@@ -271,19 +278,25 @@ class RowStore:
 
     def _put_away(self) -> None:
         parts, self._waiting, self._n_waiting = self._waiting, [], 0
-        X = dense(parts[0][0]) if len(parts) == 1 else np.concatenate([dense(p[0]) for p in parts])
-        n = len(X)
+        X, Y, s = (joined([dense(part) for part in some]) for some in zip(*parts, strict=True))
+        n, self.n_outputs = Y.shape
         order = self.grids[0].order(X) if self.grids else np.arange(n)
         if self.grids:
             self._bins.append(self._numbered(X, order))
         if self.keep_rows:
             self._rows.append(X[order] if self.grids else X)
-        Y = np.concatenate([p[1] for p in parts])
-        self.n_outputs = Y.shape[1]
-        self._residuals.append(widened(Y[order]))
-        self._weights.append(np.concatenate([p[2] for p in parts])[order].astype(np.float32))
+        residuals, weights = self._residuals.room(n, product_width(self.n_outputs)), self._weights.room(n)
         places = np.empty(n, dtype=np.int32)
-        places[order] = np.arange(n)
+
+        def fill(edges):
+            rows = order[slice(*edges)]
+            residuals[slice(*edges), : self.n_outputs] = Y[rows]
+            weights[slice(*edges)] = s[rows]
+            places[rows] = np.arange(*edges)
+
+        map_in_threads(fill, even_parts(n, 8))
+        self._residuals.append(residuals)
+        self._weights.append(weights)
         self._places.append(places)
         self.tiles.append((self.n_rows, self.n_rows + n))
         self.n_rows += n
@@ -389,3 +402,8 @@ class RowStore:
 def dense(X) -> np.ndarray:
     """Return rows as an array."""
     return X.toarray() if issparse(X) else np.asarray(X)
+
+
+def joined(parts: list[np.ndarray]) -> np.ndarray:
+    """Return arrays as one, a single one as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
