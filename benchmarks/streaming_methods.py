@@ -29,8 +29,8 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.kernels import RBF
 from manykernels.solvers import Blockwise, LpNorm, Obscure, TriplyStochastic, Ufo
 
-#: The paper's λ, and rows times epochs that stochastic methods may see.
-LAM, VISITS = 1e-5, 1_200_000
+#: The paper's λ, and rows times epochs that stochastic methods may see, in no more epochs than these.
+LAM, VISITS, MOST_EPOCHS = 1e-5, 6_000_000, 300
 COLORS = {
     "Blockwise": "#2a6f97",
     "Blockwise, laplacian": "#c1121f",
@@ -294,7 +294,7 @@ def paper_model(name: str, X, n_classes: int, budget: int | None):
     """Return a method of the paper's section 6, at its λ and p; `budget` is epochs or sweeps."""
     kernels, C = five_kernels(X), 1 / (LAM * len(X))
     p = 2 * math.log(5) / (2 * math.log(5) - 1)
-    epochs = budget or max(2, min(20, VISITS // len(X)))
+    epochs = budget or max(2, min(MOST_EPOCHS, VISITS // len(X)))
     hinge = "hinge" if n_classes == 2 else "softmax"
     if name == "triply":
         return MKLClassifier(
@@ -328,8 +328,8 @@ def fit_paper(folder, name, n, budget=None) -> dict:
 
 #: Epochs, sweeps or iterations of the learning curves.
 BUDGETS = {
-    "triply": (1, 3, 10, 30),
-    "doubly": (1, 3, 10, 30),
+    "triply": (1, 3, 10, 30, 100, 300),
+    "doubly": (1, 3, 10, 30, 100, 300),
     "Blockwise": (1, 2, 4),
     "Blockwise, laplacian": (1, 2, 4),
     "Obscure": (1, 3, 10),
