@@ -161,12 +161,19 @@ class Problem:
     def rows(self, part: slice | np.ndarray) -> Problem:
         """Return the same problem on some of the rows; the scale stays."""
         assert self.sample_weight is not None
-        return replace(self, X=self.X[part], Y=self.Y[part], sample_weight=self.sample_weight[part])
+        X, Y, s = (_rows(values, part) for values in (self.X, self.Y, self.sample_weight))
+        return replace(self, X=X, Y=Y, sample_weight=s)
 
     def batches(self, size: int) -> Iterator[Problem]:
         """Yield the problem in batches of rows, in order."""
         for first in range(0, self.n_rows, size):
             yield self.rows(slice(first, first + size))
+
+
+def _rows(values, part):
+    """Return some rows; for numbers of rows `take` is twice as fast as an index."""
+    numbers = isinstance(part, np.ndarray) and part.dtype.kind in "iu"
+    return values.take(part, axis=0) if numbers and isinstance(values, np.ndarray) else values[part]
 
 
 class Stream(Protocol):
