@@ -48,9 +48,9 @@ class TriplyStochastic(StreamingSolver):
     p : float
         Norm over kernels, 1 < p < 2.
     n_features : int
-        Most features of a kernel; features that are exact, as a linear kernel's, are taken as they are.
+        Most features of a kernel, at least 2; features that are exact, as a linear kernel's, are taken as they are.
     block : int
-        Features drawn at once, an even number.
+        Features drawn at once, an even number; `n_features` if those are fewer.
     batch_size : int
         Rows of a step. Larger batches that arrive by ``partial_fit`` are split, smaller ones make smaller steps.
     epochs : int
@@ -141,10 +141,11 @@ class TriplyStochastic(StreamingSolver):
             )
         for name in ("n_features", "block", "batch_size", "epochs"):
             value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or value < 1:
-                raise ValueError(f"{name} of {brief(self)} must be a whole number of at least 1.")
-        if self.block % 2 or self.block > self.n_features:
-            raise ValueError(f"block of {brief(self)} must be even and at most n_features.")
+            least = 2 if name == "n_features" else 1  # a cosine and a sine
+            if not isinstance(value, numbers.Integral) or value < least:
+                raise ValueError(f"{name} of {brief(self)} must be a whole number of at least {least}.")
+        if self.block % 2:
+            raise ValueError(f"block of {brief(self)} must be an even number.")
         k = self.kernels_per_step
         if k != "all" and (not isinstance(k, numbers.Integral) or k < 1):
             raise ValueError(
@@ -166,11 +167,16 @@ class TriplyStochastic(StreamingSolver):
                 f"step of TriplyStochastic is {step!r}; it must lie in (0, 2): larger steps diverge."
             )
 
+    @property
+    def width(self) -> int:
+        """Features of a block."""
+        return int(min(self.block, self.n_features - self.n_features % 2))
+
     # -- the stream ----------------------------------------------------------------------------------------
 
     def memory_stream(self, problem):
         """Return the rows in another random order in every epoch."""
-        size = max(1, CHUNK // self.batch_size) * self.batch_size
+        size = max(1, CHUNK // int(self.batch_size)) * int(self.batch_size)
         return BatchesAhead(problem, size, seed_of(self.random_state))
 
     def start(self, problem):
@@ -179,7 +185,7 @@ class TriplyStochastic(StreamingSolver):
         family: Any = problem.family
         members = family.members()
         rho_sq = problem.scale.rho_sq(members, self.p if self.learn_weights else 2.0)
-        maps = family.random_features(members, problem.X.shape[1], 0, self.block)
+        maps = family.random_features(members, problem.X.shape[1], 0, self.width)
         for member, feature_map in zip(members, maps, strict=True):
             if feature_map.sparse:
                 raise ValueError(
@@ -229,7 +235,7 @@ class TriplyStochastic(StreamingSolver):
         )
         blocks, W = now.coefficients(averaged=not self.faithful)
         intercept = now.intercept if self.faithful else now.mean_intercept
-        n_columns, seed, size = (np.array([v]) for v in (now.n_columns, now.seed, self.block))
+        n_columns, seed, size = (np.array([v]) for v in (now.n_columns, now.seed, self.width))
         predictor = RandomFeature(combination, n_columns, seed, size, blocks, W, intercept)
         objective = self._judge(now, predictor, problem) + self._penalty(now, problem)
         return Result(
