@@ -23,7 +23,8 @@ from manykernels.solvers import (
     stream_run,
 )
 from manykernels.solvers.feature_state import FeatureState
-from manykernels.solvers.feature_steps import Steps, best_constant
+from manykernels.solvers.feature_steps import Steps
+from manykernels.solvers.verdict import best_constant
 
 N = 300
 RNG = np.random.default_rng(0)

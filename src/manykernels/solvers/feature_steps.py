@@ -12,8 +12,9 @@ from .._numba.stochastic import descend, largest, slopes, weigh
 from ..features import Block, generator_of
 from ..problem import Problem
 from .feature_state import FeatureState, Layout
-from .features_ahead import Ahead
+from .features_ahead import Ahead, Tile
 from .row_store import dense
+from .verdict import ENOUGH, best_constant, compare
 
 #: The constant of assumption A4: while it learns, no kernel's θ is below 1/20.
 PSI_CAP = 20.0
@@ -76,6 +77,8 @@ class Steps:
         self.F, self.S = np.zeros(
             (2, min(solver.batch_size, batch.n_rows), self.layout.W.shape[1]), dtype=np.float32
         )
+        self.watched, self.constant = self._new_rows()
+        self.found = np.zeros(4)
 
     def run(self) -> None:
         """Take one step per `batch_size` rows."""
@@ -89,6 +92,7 @@ class Steps:
                 self._count(min(size, n - first), weight, zero)
                 self._step(ahead, slice(first, min(first + size, n)))
         self.state.targets += self.s @ self.Y
+        self.state.watch(self.found)
 
     # -- where coefficients are ----------------------------------------------------------------------------
 
@@ -157,6 +161,31 @@ class Steps:
                 K = bank.gram(alone)
                 top[i], trace[i] = largest_eigenvalue(K) / n, np.trace(K) / n
         return top, trace
+
+    def _new_rows(self) -> tuple[int, np.ndarray]:
+        """Return the first row to be scored before its step, and the best constant before it.
+
+        Where rows come once, each is new to the model until its step. The last ENOUGH rows of a batch will do, and
+        none as long as hardly any row has been seen.
+        """
+        state, n, size = self.state, self.batch.n_rows, int(self.solver.batch_size)
+        first = max(0, (n - ENOUGH) // size * size)
+        if state.n_rows or state.rows + first < ENOUGH:
+            first = n
+        s = self.s[:first]
+        mean = (state.targets + s @ self.Y[:first]) / max(state.weight + s.sum(), 1e-300)
+        return first, best_constant(self.batch.loss, mean)
+
+    def _watch(self, tile: Tile) -> None:
+        """Compare the model that `finish` would return with the constant, on rows before their step."""
+        state, F = self.state, self.F[: len(tile.Z)]
+        blocks, b = (self.layout.W, state.intercept)
+        if not self.solver.faithful:
+            blocks, b = self.layout.mean.astype(np.float32), state.mean_intercept
+        thin_product(tile.Z, blocks[: self.layout.width], F)
+        self.found += compare(
+            self.batch.loss, self.Y[tile.rows], F[:, : len(b)] + b, self.constant, self.s[tile.rows]
+        )
 
     # -- one step ------------------------------------------------------------------------------------------
 
@@ -253,6 +282,8 @@ class Steps:
         for tile in ahead.between(rows.start, rows.stop):
             n = len(tile.Z)
             F, S = self.F[:n], self.S[:n]
+            if rows.start >= self.watched:
+                self._watch(tile)
             thin_product(tile.Z, W, F)
             total += slopes(code, F, state.intercept, self.Y[tile.rows], self.s[tile.rows], S, G)
             for run in runs:
@@ -294,17 +325,3 @@ def largest_eigenvalue(K: np.ndarray) -> float:
     for _ in range(PRODUCTS):
         before, v = float(np.linalg.norm(v)), K @ v / total
     return total * float(np.linalg.norm(v)) / before
-
-
-def best_constant(loss, targets: np.ndarray) -> np.ndarray:
-    """Return the scores of the best predictor that does not look at the rows, from the mean of Y."""
-    share = np.clip((1 + targets) / 2 if not loss.multiclass else targets, 1e-12, 1 - 1e-12)
-    if loss.name == "softmax":
-        return np.log(share)
-    if loss.name == "logistic":
-        return np.log(share / (1 - share))
-    if loss.name == "hinge":
-        return np.where(targets >= 0, 1.0, -1.0)
-    if loss.name == "max_hinge":  # one class ahead by 1 pays if most rows are of it
-        return np.where(targets > 0.5, 1.0, 0.0)
-    return targets
