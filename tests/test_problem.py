@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.contracts.cases import FAMILIES, problem, rows
 
@@ -109,3 +110,18 @@ def test_records_are_frozen(record):
 
 def test_records_print_without_their_rows():
     assert len(repr(problem().scale)) < 300
+
+
+@pytest.mark.parametrize(
+    "part", [slice(3, 20, 2), np.array([7, 0, 7, -1]), S > 1], ids=["slice", "numbers", "mask"]
+)
+@pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, sp.csr_matrix])
+def test_some_rows_are_those_of_an_index(kind, part):
+    family = Finite([Linear()]).resolve(X.shape[1])
+    given = kind(X)
+    some = Problem(
+        given, X[:, :2], family, Scale.fit(family, X, None), get_loss("squared"), sample_weight=S
+    ).rows(part)
+    assert_array_equal(some.X.toarray() if sp.issparse(given) else some.X, X[part])
+    assert_array_equal(some.Y, X[part, :2])
+    assert_array_equal(some.sample_weight, S[part])

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from manykernels._numba.stochastic import descend, follow, largest, slopes, weigh
 from manykernels.losses import LOSSES, get_loss
 from manykernels.solvers.feature_state import FeatureState, Layout, closed_form
+from manykernels.solvers.feature_steps import largest_eigenvalue
 
 RNG = np.random.default_rng(0)
 
@@ -119,4 +120,14 @@ def test_blocks_of_a_state_stay_its_own_while_the_layout_grows():
     assert_array_equal(arrays["V"], np.concatenate(wanted))
     assert_array_equal(arrays["mean"], -np.concatenate(wanted))
     assert_array_equal(layout.counts, [5, 4])
-    assert_allclose(np.sqrt(layout.counts * layout.squares), state.norms(averaged=False))
+    assert_allclose(np.sqrt(layout.counts * layout.squares), state.norms(state.iterate(averaged=False)[0]))
+
+
+@pytest.mark.parametrize("scale", [1e-280, 1.0, 1e280])
+@pytest.mark.parametrize("spectrum", ["one", "flat", "falling"])
+def test_the_largest_eigenvalue_is_met_within_15_percent(scale, spectrum):
+    values = {"one": np.eye(128)[0], "flat": np.ones(128), "falling": 0.9 ** np.arange(128)}[spectrum]
+    Q = np.linalg.qr(RNG.standard_normal((128, 128)))[0]
+    found = largest_eigenvalue(scale * (Q * values) @ Q.T)
+    assert 0.85 * scale <= found <= (1 + 1e-9) * scale
+    assert largest_eigenvalue(np.zeros((3, 3))) == 0.0

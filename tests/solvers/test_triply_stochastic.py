@@ -23,7 +23,8 @@ from manykernels.solvers import (
     stream_run,
 )
 from manykernels.solvers.feature_state import FeatureState
-from manykernels.solvers.feature_steps import Steps, best_constant
+from manykernels.solvers.feature_steps import Steps
+from manykernels.solvers.verdict import best_constant
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -392,8 +393,8 @@ def test_a_kernel_that_vanishes_is_left_out():
         ({"p": 2}, r"For p = 2 pass learn_weights=False"),
         ({"p": "auto"}, r"it must lie in"),
         ({"n_features": 0}, "n_features of"),
-        ({"block": 33, "n_features": 99}, "block of .* must be even"),
-        ({"block": 128}, "at most n_features"),
+        ({"n_features": 1}, "n_features of .* at least 2"),
+        ({"block": 33, "n_features": 99}, "block of .* must be an even number"),
         ({"batch_size": 1.5}, "batch_size of"),
         ({"epochs": 0}, "epochs of"),
         ({"kernels_per_step": 0}, "kernels_per_step of"),
@@ -408,6 +409,28 @@ def test_a_kernel_that_vanishes_is_left_out():
 def test_parameters_are_checked(options, match):
     with pytest.raises(ValueError, match=match):
         MKLClassifier([RBF()], solver=small(**options)).fit(X, LABELS)
+
+
+@pytest.mark.parametrize("n_features, width", [(64, 64), (63, 62), (2, 2)])
+def test_a_block_has_no_more_features_than_a_kernel(n_features, width):
+    result = TriplyStochastic(n_features=n_features, epochs=1, random_state=0).solve(
+        make("logistic", BANDWIDTHS)
+    )
+    assert_array_equal(result.predictor.size, [width])
+    assert_array_equal(result.predictor.blocks, 1)
+
+
+def test_numbers_of_numpy_are_numbers():
+    problem = make("logistic", BANDWIDTHS)
+    given = {
+        "p": np.float32(1.5),
+        "step": np.float32(0.5),
+        "batch_size": np.int8(32),
+        "n_features": np.int64(64),
+    }
+    same = {name: value.item() for name, value in given.items()}
+    scores = [small(**params).solve(problem).predictor.scores(X) for params in (given, same)]
+    assert_array_equal(*scores)
 
 
 def test_kernels_without_random_features_are_refused():

@@ -10,9 +10,10 @@ import numpy as np
 from .._blocks import product_width
 from .._numba.stochastic import follow
 from ..certificates import norm
+from .verdict import ENOUGH
 
 #: Fields that are lists of blocks.
-LISTS = ("owner", "V", "mean")
+LISTS = ("owner", "V", "mean", "best")
 
 
 @dataclass
@@ -41,10 +42,18 @@ class FeatureState:
         What the step is multiplied with after explosions.
     scale : float
         The coefficients of block b are ``scale · V[b]``: shrinking all of them is one product.
+    held : (4,) array
+        What `compare` found on the rows held out, for the model that is kept; zeros: nothing yet.
+    best_intercept : (c,) array
+    waited : int
+        Epochs since the best one.
+    fresh : (2, 4) array
+        What `compare` found on new rows before their steps: on at least ENOUGH of them, and on later ones.
     owner : list of int
         The kernel of every block, in the order of drawing.
-    V, mean : lists of (width, c) arrays
-        Coefficients before `scale`, and the average of the coefficients, block by block.
+    V, mean, best : lists of (width, c) arrays
+        Coefficients before `scale`, the average of the coefficients, and the latter after the best epoch, block by
+        block; no `best` while none is known.
     """
 
     seed: int
@@ -55,6 +64,9 @@ class FeatureState:
     targets: np.ndarray
     top: np.ndarray
     trace: np.ndarray
+    held: np.ndarray
+    best_intercept: np.ndarray
+    fresh: np.ndarray
     step: int = 0
     rows: int = 0
     epoch_rows: int = 0
@@ -65,24 +77,26 @@ class FeatureState:
     zero_loss: float = 0.0
     damping: float = 1.0
     scale: float = 1.0
+    waited: int = 0
     owner: list[int] = field(default_factory=list)
     V: list[np.ndarray] = field(default_factory=list)
     mean: list[np.ndarray] = field(default_factory=list)
+    best: list[np.ndarray] = field(default_factory=list)
 
     @classmethod
     def new(cls, seed: int, n_columns: int, n_outputs: int, rho_sq: np.ndarray) -> FeatureState:
         """Return the state before any row."""
-        b, mean, targets = np.zeros((3, n_outputs))
+        b, mean, targets, best = np.zeros((4, n_outputs))
         top, trace = np.zeros((2, len(rho_sq)))
-        return cls(seed, n_columns, rho_sq, b, mean, targets, top, trace)
+        return cls(seed, n_columns, rho_sq, b, mean, targets, top, trace, np.zeros(4), best, np.zeros((2, 4)))
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> FeatureState:
         """Return a copy that can be changed without changing `arrays`."""
         edges = np.cumsum(arrays["widths"])[:-1]
         values: dict[str, Any] = {"owner": arrays["owner"].tolist()}
-        for name in ("V", "mean"):
-            values[name] = [v.copy() for v in np.split(arrays[name], edges)] if values["owner"] else []
+        for name in ("V", "mean", "best"):
+            values[name] = [v.copy() for v in np.split(arrays[name], edges)] if len(arrays[name]) else []
         for f in fields(cls):
             if f.name not in values:
                 value = arrays[f.name]
@@ -99,6 +113,7 @@ class FeatureState:
             "widths": np.array([len(v) for v in self.V], dtype=np.int64),
             "V": np.concatenate([empty, *self.V]),
             "mean": np.concatenate([empty, *self.mean]),
+            "best": np.concatenate([empty, *self.best]),
         }
 
     @property
@@ -113,7 +128,7 @@ class FeatureState:
     def append(self, kernel: int, width: int) -> int:
         """Add a block without coefficients yet, and return its number."""
         self.owner.append(kernel)
-        for blocks in (self.V, self.mean):
+        for blocks in (self.V, self.mean, self.best) if self.best else (self.V, self.mean):
             blocks.append(np.zeros((width, len(self.intercept))))
         return len(self.owner) - 1
 
@@ -129,7 +144,31 @@ class FeatureState:
         """Return λ = 1/(C n), with the rows seen so far for n while an epoch's are not known."""
         return 1.0 / (C * max(1, self.n_rows or self.rows))
 
-    def norms(self, *, averaged: bool) -> np.ndarray:
+    def iterate(self, *, averaged: bool) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return the coefficients now, or their average, block by block, and the intercept."""
+        if averaged:
+            return self.mean, self.mean_intercept
+        return [self.scale * v for v in self.V], self.intercept
+
+    def kept(self, *, averaged: bool) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return the same of the best epoch, where that is known."""
+        return (self.best, self.best_intercept) if self.best else self.iterate(averaged=averaged)
+
+    def keep_best(self, found: np.ndarray) -> None:
+        """Keep the average if its loss on the rows held out, as `compare` has it, is the lowest so far."""
+        if self.best and not found[1] < self.held[1]:
+            self.waited += 1
+            return
+        self.held, self.waited = found, 0
+        self.best, self.best_intercept = [v.copy() for v in self.mean], self.mean_intercept.copy()
+
+    def watch(self, found: np.ndarray) -> None:
+        """Take notice of what `compare` found on new rows; when there are enough others, the oldest are forgotten."""
+        if self.fresh[1, 0] >= ENOUGH:
+            self.fresh = np.stack([self.fresh[1], np.zeros(4)])
+        self.fresh[1] += found
+
+    def norms(self, blocks: list[np.ndarray]) -> np.ndarray:
         """Return u_i = ρ_i‖w_i‖ with ‖w_i‖² = (blocks of i) · Σ (coefficients)².
 
         A block alone is an estimate of the kernel, so that f_i = Σ_b Z_b W_b has the features Z_b/√B of the kernel with
@@ -137,17 +176,15 @@ class FeatureState:
         """
         squares = np.zeros(len(self.rho_sq))
         counts = np.zeros(len(self.rho_sq))
-        for i, v in zip(self.owner, self.mean if averaged else self.V, strict=True):
+        for i, v in zip(self.owner, blocks, strict=True):
             squares[i] += np.vdot(v, v)
             counts[i] += 1
-        scale = 1.0 if averaged else abs(self.scale)
-        return scale * np.sqrt(self.rho_sq * counts * squares)
+        return np.sqrt(self.rho_sq * counts * squares)
 
-    def coefficients(self, *, averaged: bool) -> tuple[np.ndarray, np.ndarray]:
+    def coefficients(self, blocks: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return how many blocks each kernel has, and their coefficients, kernel by kernel."""
         order = [b for i in range(len(self.rho_sq)) for b in self.blocks_of(i)]
-        parts = [self.mean[b] if averaged else self.scale * self.V[b] for b in order]
-        W = np.concatenate([np.zeros((0, len(self.intercept))), *parts])
+        W = np.concatenate([np.zeros((0, len(self.intercept))), *(blocks[b] for b in order)])
         return np.bincount(self.owner, minlength=len(self.rho_sq)), W
 
 

@@ -11,23 +11,33 @@ import scipy.sparse as sp
 
 from .._text import brief
 from .._threads import one_blas_thread
-from ..certificates import mean_loss, norm, warn_no_better
+from ..certificates import norm, warn_no_better
 from ..combination import Combination
 from ..families.base import Enumerable, HasRandomFeatures
+from ..features import generator_of
 from ..predictors import RandomFeature
 from ..problem import Problem, Result, Trace
 from .base import StreamingSolver, generator
 from .feature_state import FeatureState, closed_form
-from .feature_steps import Steps, best_constant
+from .feature_steps import Steps
 from .features_ahead import BatchesAhead
 from .log import Progress
 from .row_store import dense
+from .verdict import ENOUGH, NOTHING, Verdict, best_constant, compare
 
 NUMBER = int | float | np.number
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
 CHUNK = 16384
-#: Most rows on which a result is judged, and rows that are enough for a warning.
-JUDGED, ENOUGH = 8192, 256
+#: Most rows on which the objective is computed.
+JUDGED = 8192
+#: Rows below which none are held out by default; of more, this share, though ENOUGH, and at most MOST of them.
+FEW, SHARE, MOST = 4000, 0.02, 8192
+#: Most rows that are held out, whatever the share.
+MOST_AT_ALL = 20_000
+#: Stands for a kernel's number where the rows to hold out are drawn.
+HELD_OUT = 2**31 - 3
+#: Epochs without a lower loss on the rows held out, after which there are no more.
+PATIENCE = 2
 
 
 class TriplyStochastic(StreamingSolver):
@@ -48,9 +58,9 @@ class TriplyStochastic(StreamingSolver):
     p : float
         Norm over kernels, 1 < p < 2.
     n_features : int
-        Most features of a kernel; features that are exact, as a linear kernel's, are taken as they are.
+        Most features of a kernel, at least 2; features that are exact, as a linear kernel's, are taken as they are.
     block : int
-        Features drawn at once, an even number.
+        Features drawn at once, an even number; `n_features` if those are fewer.
     batch_size : int
         Rows of a step. Larger batches that arrive by ``partial_fit`` are split, smaller ones make smaller steps.
     epochs : int
@@ -65,6 +75,12 @@ class TriplyStochastic(StreamingSolver):
     step : float
         The step size γ: a multiple of the largest one that is safe, in (0, 2). With `faithful`, γ_i = step/(λ i), and
         Theorem 5.1 wants `step` in (1, 2) or a positive integer.
+    validation_fraction : float in [0, 1) or "auto"
+        Share of the rows that ``fit`` holds out: they take part in no step and not in the objective. The epoch with
+        the lowest loss on them is kept, none follow when two have not lowered it, and a result that is no better there
+        than the best constant brings a warning. 0 holds none out, and the warning is about training rows; "auto" does
+        so below 4000 rows, and else takes 2 % of them, at least 256 and at most 8192. Of a stream, "auto" holds none
+        out. With ``partial_fit`` the rows of a batch count before their own steps, and none are held out.
     random_state : int, RandomState, Generator or None
 
     Notes
@@ -72,8 +88,8 @@ class TriplyStochastic(StreamingSolver):
     Takes families that can be listed and have random features; losses logistic (the default for two classes), softmax
     (for more), hinge, squared hinge, max-hinge and squared. There is no certificate: ``gap_kind_`` is ``"none"``. While
     the number of rows is not known, in ``partial_fit`` and in the first epoch of a stream without a length, n is the
-    number of rows seen so far. ``objective_`` is P at the result, with the mean loss over at most 8192 rows; the trace
-    has the mean loss of every batch before its own step instead, once per epoch.
+    number of rows seen so far. ``objective_`` is P at the result, with the mean loss over at most 8192 of the rows that
+    take part; the trace has the mean loss of every batch before its own step instead, once per epoch.
 
     Where it departs from the paper:
 
@@ -92,7 +108,7 @@ class TriplyStochastic(StreamingSolver):
       kernel has `n_features` no new ones are drawn. The coefficients then converge to the optimum over these features.
     - γ starts at what is stable for the loss and the kernels' largest eigenvalues on the rows and falls to 1.5/(λ i) in
       the end, where θ/i starts at θ = 1/λ, 10⁶ or more on large data. It is halved when the loss explodes.
-    - the result is an average of the iterates, weighted towards the last.
+    - the result is an average of the iterates, weighted towards the last, after the best epoch if rows are held out.
 
     References
     ----------
@@ -114,6 +130,7 @@ class TriplyStochastic(StreamingSolver):
         learn_weights=True,
         faithful=False,
         step=1.0,
+        validation_fraction="auto",
         random_state=None,
     ):
         self.p = p
@@ -125,6 +142,7 @@ class TriplyStochastic(StreamingSolver):
         self.learn_weights = learn_weights
         self.faithful = faithful
         self.step = step
+        self.validation_fraction = validation_fraction
         self.random_state = random_state
 
     def default_loss(self, n_classes):
@@ -141,16 +159,23 @@ class TriplyStochastic(StreamingSolver):
             )
         for name in ("n_features", "block", "batch_size", "epochs"):
             value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or value < 1:
-                raise ValueError(f"{name} of {brief(self)} must be a whole number of at least 1.")
-        if self.block % 2 or self.block > self.n_features:
-            raise ValueError(f"block of {brief(self)} must be even and at most n_features.")
+            least = 2 if name == "n_features" else 1  # a cosine and a sine
+            if not isinstance(value, numbers.Integral) or value < least:
+                raise ValueError(f"{name} of {brief(self)} must be a whole number of at least {least}.")
+        if self.block % 2:
+            raise ValueError(f"block of {brief(self)} must be an even number.")
         k = self.kernels_per_step
         if k != "all" and (not isinstance(k, numbers.Integral) or k < 1):
             raise ValueError(
                 f"kernels_per_step of {brief(self)} must be a whole number of at least 1, or 'all'."
             )
         self._check_step()
+        share = self.validation_fraction
+        number = isinstance(share, NUMBER) and not isinstance(share, bool)
+        if not (0 <= share < 1 if number else isinstance(share, str) and share == "auto"):
+            raise ValueError(
+                f"validation_fraction of TriplyStochastic is {brief(share)}; it must be a number in [0, 1), or 'auto'."
+            )
 
     def _check_step(self):
         step = self.step
@@ -166,12 +191,40 @@ class TriplyStochastic(StreamingSolver):
                 f"step of TriplyStochastic is {step!r}; it must lie in (0, 2): larger steps diverge."
             )
 
+    @property
+    def width(self) -> int:
+        """Features of a block."""
+        return int(min(self.block, self.n_features - self.n_features % 2))
+
     # -- the stream ----------------------------------------------------------------------------------------
 
     def memory_stream(self, problem):
         """Return the rows in another random order in every epoch."""
-        size = max(1, CHUNK // self.batch_size) * self.batch_size
-        return BatchesAhead(problem, size, seed_of(self.random_state))
+        size = max(1, CHUNK // int(self.batch_size)) * int(self.batch_size)
+        seed = seed_of(self.random_state)
+        return BatchesAhead(problem, size, seed, self._out(problem, seed))
+
+    @property
+    def early_stopping(self) -> bool:
+        """Whether a stream is to hold rows out: the share is given."""
+        return self.validation_fraction != "auto"
+
+    def held_out_share(self, n_rows: int | None) -> float:
+        """Return the share of so many rows to hold out; None: nobody knows how many."""
+        if self.validation_fraction != "auto":
+            share = float(self.validation_fraction)
+            return share if n_rows is None else min(share, MOST_AT_ALL / max(n_rows, 1))
+        if n_rows is None or n_rows < FEW:
+            return 0.0
+        return max(ENOUGH, min(SHARE * n_rows, MOST)) / n_rows
+
+    def _out(self, problem: Problem, seed: int) -> np.ndarray | None:
+        """Return the rows to hold out, None for none: of those with weight, as others tell nothing."""
+        rows = np.flatnonzero(problem.sample_weight)
+        count = round(self.held_out_share(len(rows)) * len(rows))
+        if count == 0:
+            return None
+        return np.sort(generator_of(seed, HELD_OUT, 0).choice(rows, count, replace=False))
 
     def start(self, problem):
         """Return the state before any row."""
@@ -179,7 +232,7 @@ class TriplyStochastic(StreamingSolver):
         family: Any = problem.family
         members = family.members()
         rho_sq = problem.scale.rho_sq(members, self.p if self.learn_weights else 2.0)
-        maps = family.random_features(members, problem.X.shape[1], 0, self.block)
+        maps = family.random_features(members, problem.X.shape[1], 0, self.width)
         for member, feature_map in zip(members, maps, strict=True):
             if feature_map.sparse:
                 raise ValueError(
@@ -205,6 +258,23 @@ class TriplyStochastic(StreamingSolver):
         after.batch_loss, after.epoch_rows = 0.0, 0
         return after.to_arrays()
 
+    def validate(self, state, held_out):
+        """Keep the model if it is the best so far on the rows held out; to the letter, the last one is kept."""
+        if not np.any(held_out.sample_weight):
+            return state
+        after = FeatureState.from_arrays(state)
+        predictor = self._predictor(after, *after.iterate(averaged=not self.faithful), held_out)
+        found = self._compare(after, predictor, held_out)
+        if self.faithful:
+            after.held = found
+        else:
+            after.keep_best(found)
+        return after.to_arrays()
+
+    def settled(self, state):
+        """Whether the last epochs have not lowered the loss on the rows held out."""
+        return bool(state["waited"][0] >= PATIENCE)
+
     def update(self, state, batch):
         """Take the steps of a batch, one for every `batch_size` rows."""
         after = FeatureState.from_arrays(state)
@@ -216,34 +286,38 @@ class TriplyStochastic(StreamingSolver):
     def progress(self, state, problem):
         """Return the mean loss of the last epoch's batches, each before its step, plus the penalty now."""
         now = FeatureState.from_arrays(state)
-        objective = now.epoch_loss + self._penalty(now, problem)
-        return Progress(objective, math.nan, int(np.count_nonzero(now.norms(averaged=not self.faithful))))
+        blocks, b = now.iterate(averaged=not self.faithful)
+        objective = now.epoch_loss + self._penalty(now, blocks, b, problem)
+        return Progress(objective, math.nan, int(np.count_nonzero(now.norms(blocks))))
 
     def finish(self, state, problem):
         """Turn the averaged coefficients into a predictor, and compare it with the best constant."""
         now = FeatureState.from_arrays(state)
-        u = now.norms(averaged=not self.faithful)
-        weights = np.divide(self._theta(now, u), now.rho_sq, out=np.zeros(len(u)), where=now.rho_sq > 0)
-        combination = Combination(
-            problem.family, problem.family.members(), weights, np.sqrt(now.rho_sq), norms=u
-        )
-        blocks, W = now.coefficients(averaged=not self.faithful)
-        intercept = now.intercept if self.faithful else now.mean_intercept
-        n_columns, seed, size = (np.array([v]) for v in (now.n_columns, now.seed, self.block))
-        predictor = RandomFeature(combination, n_columns, seed, size, blocks, W, intercept)
-        objective = self._judge(now, predictor, problem) + self._penalty(now, problem)
+        blocks, intercept = now.kept(averaged=not self.faithful)
+        predictor = self._predictor(now, blocks, intercept, problem)
+        objective = self._judge(now, predictor, problem) + self._penalty(now, blocks, intercept, problem)
+        n_kernels = int(np.count_nonzero(predictor.combination.norms))
         return Result(
             predictor=predictor,
-            combination=combination,
+            combination=predictor.combination,
             objective=objective,
             gap=math.nan,
             gap_kind="none",
             n_iter=now.step,
             converged=False,
-            trace=Trace((objective,), (math.nan,), (math.nan,), (int(np.count_nonzero(u)),)),
+            trace=Trace((objective,), (math.nan,), (math.nan,), (n_kernels,)),
             dual_coef=None,
             intercept=intercept,
         )
+
+    def _predictor(self, state: FeatureState, blocks, intercept, problem: Problem) -> RandomFeature:
+        """Return the predictor with some coefficients, block by block."""
+        u = state.norms(blocks)
+        weights = np.divide(self._theta(state, u), state.rho_sq, out=np.zeros(len(u)), where=state.rho_sq > 0)
+        family: Any = problem.family
+        combination = Combination(family, family.members(), weights, np.sqrt(state.rho_sq), norms=u)
+        n_columns, seed, size = (np.array([v]) for v in (state.n_columns, state.seed, self.width))
+        return RandomFeature(combination, n_columns, seed, size, *state.coefficients(blocks), intercept)
 
     def _theta(self, state: FeatureState, u: np.ndarray) -> np.ndarray:
         alive = (state.rho_sq > 0).astype(float)
@@ -251,25 +325,42 @@ class TriplyStochastic(StreamingSolver):
             return alive
         return closed_form(u if u.any() else alive, self.p)
 
-    def _penalty(self, state: FeatureState, problem: Problem) -> float:
+    def _penalty(self, state: FeatureState, blocks, b: np.ndarray, problem: Problem) -> float:
         """Return (λ/2) (‖u‖_p² + ‖b‖²)."""
-        averaged = not self.faithful
-        b = state.mean_intercept if averaged else state.intercept
-        total = norm(state.norms(averaged=averaged), self.p if self.learn_weights else 2.0)
+        total = norm(state.norms(blocks), self.p if self.learn_weights else 2.0)
         return state.lam(problem.C) / 2 * (total**2 + float(b @ b))
 
-    def _judge(self, state: FeatureState, predictor, problem: Problem) -> float:
-        """Return the mean loss on at most JUDGED rows; warn if the best constant over all rows is as good there."""
+    # -- the verdict ---------------------------------------------------------------------------------------
+
+    def _compare(self, state: FeatureState, predictor: RandomFeature, problem: Problem) -> np.ndarray:
+        """Compare a predictor with the best constant over all rows seen, on some rows."""
+        b = best_constant(problem.loss, state.targets / max(state.weight, 1e-300))
+        with one_blas_thread():  # what is kept must not depend on the threads
+            F = predictor.scores(dense(problem.X))
+            return compare(problem.loss, problem.Y, F, b, problem.sample_weight)
+
+    def _judge(self, state: FeatureState, predictor: RandomFeature, problem: Problem) -> float:
+        """Return the mean loss on at most JUDGED rows; warn if the best constant is as good on rows that tell.
+
+        Those are the rows held out, else new ones before their steps where rows come once, else training rows.
+        """
         some = problem.rows(np.unique(np.linspace(0, problem.n_rows - 1, JUDGED).astype(int)))
-        loss = mean_loss(some.loss, some.Y, predictor.scores(dense(some.X)), some.sample_weight)
-        b = best_constant(some.loss, state.targets / max(state.weight, 1e-300))
-        constant = mean_loss(some.loss, some.Y, np.tile(b, (some.n_rows, 1)), some.sample_weight)
-        enough = some.n_rows >= min(ENOUGH, state.rows)  # a small batch out of many rows proves nothing
-        if enough and state.weight > 0:
+        trained, fresh = self._compare(state, predictor, some), state.fresh.sum(axis=0)
+        loss, constant = trained[1:3] / some.n_rows
+        least = NOTHING * state.zero_loss / max(state.rows, 1)
+        if state.held[0]:
+            verdict = Verdict.of(state.held)
+            # The best of several epochs may be better by chance; two standard errors are seldom chance.
+            remedy, slack = "check bandwidths and columns, or lower C or step", 2 * verdict.error
+            verdict.warn("rows held out", remedy, least=least, slack=slack)
+        elif fresh[0] >= ENOUGH and state.rows <= (state.n_rows or state.rows):
+            remedy = "go on with more of them, or check bandwidths and columns"
+            Verdict.of(fresh).warn("new rows", remedy, least=least)
+        elif state.n_rows and some.n_rows >= min(ENOUGH, state.rows) and constant > least:
             warn_no_better(
                 "TriplyStochastic has a mean loss of", loss, constant, "raise epochs, or lower step or C"
             )
-        return loss
+        return float(loss)
 
 
 def _check_rows(X, n_columns: int) -> None:

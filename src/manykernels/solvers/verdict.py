@@ -1,0 +1,87 @@
+"""Whether a model is better than the best constant, on rows that it has not learned from."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from ..losses import Loss
+
+#: Rows that are enough for a verdict.
+ENOUGH = 256
+#: A constant with this share of the loss of f = 0 has met no two different targets.
+NOTHING = 1e-9
+
+
+def compare(loss: Loss, Y, F, b: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Return what a :class:`Verdict` is made of, for scores F and a constant b: sums, which add up over rows."""
+    model, constant = s * loss.value(Y, F), s * loss.value(Y, np.broadcast_to(b, Y.shape))
+    more = model - constant
+    return np.array([np.count_nonzero(s), model.sum(), constant.sum(), more @ more])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Losses of a model and of a constant on the same rows.
+
+    Attributes
+    ----------
+    rows : int
+        Those with weight.
+    loss, constant : float
+        Mean losses over these rows.
+    error : float
+        The standard error of their difference.
+    """
+
+    rows: int
+    loss: float
+    constant: float
+    error: float
+
+    @classmethod
+    def of(cls, sums: np.ndarray) -> Verdict:
+        """Return the verdict from the sums of `compare`."""
+        n, model, constant, squares = sums.tolist()
+        variance = squares / n - ((model - constant) / n) ** 2
+        return cls(int(n), model / n, constant / n, math.sqrt(max(variance, 0.0) / n))
+
+    def warn(self, kind: str, remedy: str, *, least: float, slack: float = 0.0) -> None:
+        """Warn unless the model is better than the constant by more than `slack`.
+
+        Parameters
+        ----------
+        kind, remedy : str
+            What these rows are, and what to do.
+        least : float
+            A constant with no larger loss has met only one target, and is no measure.
+        slack : float
+            What a model of pure noise may gain by chance.
+        """
+        if self.loss < self.constant - slack or self.constant <= least:
+            return
+        chance = f", give or take {slack:.2g}" if slack else ""
+        warnings.warn(
+            f"TriplyStochastic has a mean loss of {self.loss:.4g} on {self.rows:,} {kind}, no better than the "
+            f"{self.constant:.4g} of the best constant{chance}; {remedy}.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def best_constant(loss: Loss, targets: np.ndarray) -> np.ndarray:
+    """Return the scores of the best predictor that does not look at the rows, from the mean of Y."""
+    share = np.clip((1 + targets) / 2 if not loss.multiclass else targets, 1e-12, 1 - 1e-12)
+    if loss.name == "softmax":
+        return np.log(share)
+    if loss.name == "logistic":
+        return np.log(share / (1 - share))
+    if loss.name == "hinge":
+        return np.where(targets >= 0, 1.0, -1.0)
+    if loss.name == "max_hinge":  # one class ahead by 1 pays if most rows are of it
+        return np.where(targets > 0.5, 1.0, 0.0)
+    return targets
