@@ -10,7 +10,7 @@ import numpy as np
 from manykernels import MKLClassifier, _checkpoint
 from manykernels.families import Laplacians
 from manykernels.kernels import RBF
-from manykernels.solvers import Blockwise, TriplyStochastic, blockwise_fit, stream_run
+from manykernels.solvers import Blockwise, TriplyStochastic, blockwise_fit, stream_run, triply_stochastic
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3000, 3))
@@ -35,6 +35,7 @@ def _prepare(kill_at) -> None:
     from manykernels import _streamed
 
     _checkpoint.PAUSE = _checkpoint.SHARE = blockwise_fit.SAVE_EVERY = stream_run.SAVE_EVERY = 0.0
+    triply_stochastic.CHUNK = 128  # many small batches
     _Killing.left = kill_at
     _streamed.Checkpoint = _Killing
 

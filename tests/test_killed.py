@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from manykernels import _checkpoint, _streamed
-from manykernels.solvers import blockwise_fit, stream_run
+from manykernels.solvers import blockwise_fit, stream_run, triply_stochastic
 
 from . import killed_jobs
 
@@ -54,6 +54,7 @@ def settings(monkeypatch):
     for module in (blockwise_fit, stream_run):
         monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
     monkeypatch.setattr(_streamed, "Checkpoint", _streamed.Checkpoint)
+    monkeypatch.setattr(triply_stochastic, "CHUNK", triply_stochastic.CHUNK)
 
 
 # Blockwise: 17 units, 3 sweeps, and two fits, as a fifth of so few rows is held out first: 102 states.

@@ -34,9 +34,6 @@ from .solvers import Solver, StreamingSolver
 from .solvers.base import generator
 from .solvers.log import heard
 
-#: Rows of a batch for solvers that do not say.
-BATCH = 8192
-
 
 def streams(estimator) -> bool:
     """Whether the estimator's solver takes rows in batches."""
@@ -150,7 +147,7 @@ class Streamed:
         """Survey the targets, draw the first sample, and settle everything but the rows."""
         solver = self._streaming_solver(seed)
         found, sample = self._look(source, solver, classes, seed)
-        held = HeldOut(_validation_fraction(solver), found.n_rows, seed)
+        held = HeldOut(solver.held_out_share(found.n_rows), found.n_rows, seed)
         out = held.start().chosen(sample)
         sample = sample if out is None or out.all() else sample.take(~out)
         problem = self._first_problem(source, sample, found, solver)
@@ -160,14 +157,13 @@ class Streamed:
             X, t, s = piece
             return replace(context, X=X, Y=self._encode(t) - self.target_mean_, sample_weight=s)
 
-        size = getattr(self.solver_, "batch_size", None)
         return Stream(
             source,
             self._check_chunk,
             encode,
             problem,
             n_rows=found.n_rows,
-            batch_size=int(size) if isinstance(size, int | np.integer) and size > 0 else BATCH,
+            batch_size=int(solver.rows_at_once),
             seed=seed,
             held_out=held,
             say=self._say if self.verbose else None,
@@ -304,12 +300,6 @@ class Streamed:
         from .streaming import predict_to
 
         return predict_to(self, source, path, proba=proba)
-
-
-def _validation_fraction(solver) -> float:
-    """Return the share of rows that the solver wants held out."""
-    share = getattr(solver, "validation_fraction", None) or 0.0
-    return float(share) if getattr(solver, "early_stopping", True) else 0.0
 
 
 def _without_rows(problem: Problem) -> Problem:

@@ -166,6 +166,23 @@ class StreamingSolver(Solver):
     def finish(self, state: dict[str, np.ndarray], problem: Problem) -> Result:
         """Turn the state into a result; the state can go on afterwards."""
 
+    @property
+    def rows_at_once(self) -> int:
+        """Rows that a stream hands to `update` together."""
+        return self.batch_size
+
+    def held_out_share(self, n_rows: int | None) -> float:
+        """Return the share of so many rows (None: nobody knows) that a stream keeps out of all epochs."""
+        return float(getattr(self, "validation_fraction", None) or 0.0)
+
+    def validate(self, state: dict[str, np.ndarray], held_out: Problem) -> dict[str, np.ndarray]:
+        """Take notice of the rows held out, at the end of an epoch."""
+        return state
+
+    def settled(self, state: dict[str, np.ndarray]) -> bool:
+        """Whether more epochs would not help."""
+        return False
+
     def expect(self, state: dict[str, np.ndarray], n_rows: int) -> dict[str, np.ndarray]:
         """Take notice of how many rows an epoch has, where that is known from the start."""
         return state

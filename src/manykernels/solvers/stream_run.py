@@ -62,7 +62,7 @@ class StreamRun:
 
     def go(self) -> None:
         """Take batch after batch until the epochs are over, more would not help, or the callback says stop."""
-        while self.epoch < self.solver.epochs and not self._settled():
+        while self.epoch < self.solver.epochs and not self.solver.settled(self.state):
             for batch in islice(epoch_of(self.stream, self.epoch), self.done, None):
                 # Together, so that Ctrl-C does not come between the state and the count.
                 self.state, self.done = self._update(batch), self.done + 1
@@ -79,13 +79,7 @@ class StreamRun:
     def _ended(self) -> dict[str, np.ndarray]:
         """Return the state at the end of an epoch, which a solver that validates has compared with the best one."""
         state, held_out = self.solver.end_epoch(self.state), getattr(self.stream, "held_out", None)
-        validate = getattr(self.solver, "validate", None)
-        return state if validate is None or held_out is None else validate(state, held_out)
-
-    def _settled(self) -> bool:
-        """Whether the solver wants no more epochs: the state says so, and hence after a resume, too."""
-        settled = getattr(self.solver, "settled", None)
-        return settled is not None and settled(self.state)
+        return state if held_out is None else self.solver.validate(state, held_out)
 
     def _nothing(self) -> str:
         if self.epoch == 0:

@@ -79,8 +79,8 @@ class TriplyStochastic(StreamingSolver):
         Share of the rows that ``fit`` holds out: they take part in no step and not in the objective. The epoch with
         the lowest loss on them is kept, none follow when two have not lowered it, and a result that is no better there
         than the best constant brings a warning. 0 holds none out, and the warning is about training rows; "auto" does
-        so below 4000 rows, and else takes 2 % of them, at least 256 and at most 8192. Of a stream, "auto" holds none
-        out. With ``partial_fit`` the rows of a batch count before their own steps, and none are held out.
+        so below 4000 rows, and else takes 2 % of them, at least 256 and at most 8192. With
+        ``partial_fit`` the rows of a batch count before their own steps, and none are held out.
     random_state : int, RandomState, Generator or None
 
     Notes
@@ -200,14 +200,13 @@ class TriplyStochastic(StreamingSolver):
 
     def memory_stream(self, problem):
         """Return the rows in another random order in every epoch."""
-        size = max(1, CHUNK // int(self.batch_size)) * int(self.batch_size)
         seed = seed_of(self.random_state)
-        return BatchesAhead(problem, size, seed, self._out(problem, seed))
+        return BatchesAhead(problem, self.rows_at_once, seed, self._out(problem, seed))
 
     @property
-    def early_stopping(self) -> bool:
-        """Whether a stream is to hold rows out: the share is given."""
-        return self.validation_fraction != "auto"
+    def rows_at_once(self) -> int:
+        """Rows handed to `update` together: whole steps."""
+        return max(1, CHUNK // int(self.batch_size)) * int(self.batch_size)
 
     def held_out_share(self, n_rows: int | None) -> float:
         """Return the share of so many rows to hold out; None: nobody knows how many."""
