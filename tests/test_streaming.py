@@ -437,10 +437,25 @@ def test_a_missing_value_in_a_batch_is_named_by_the_batch():
 
 
 def test_missing_targets_are_refused(tmp_path):
-    table = pa.table({"a": X[:, 0], "y": [None, *y[1:].tolist()]})
-    says("Column 'y' has 1 missing values", lambda: regressor().fit(write(tmp_path, "parquet", table), "y"))
+    values = y.tolist()
+    values[700] = None
+    table = pa.table({"a": X[:, 0], "y": values})
+    says(
+        r"Column 'y' holds a missing value in row 50 of row group 5 of rows\.parquet; remove that row",
+        lambda: regressor().fit(write(tmp_path, "parquet", table), "y"),
+    )
     table = pa.table({"a": X[:, 0], "y": [np.nan, *y[1:].tolist()]})
     says("y holds a missing", lambda: regressor().fit(write(tmp_path, "parquet", table), "y"))
+
+
+def test_a_missing_label_in_a_batch_is_named_by_its_row():
+    gaps = labels.astype(object)
+    gaps[450] = None
+    batches = [(X[i : i + 100], gaps[i : i + 100]) for i in range(0, N, 100)]
+    says(
+        r"batch 4 \(from row 400\): y has a missing value in row 450; remove",
+        lambda: classifier().fit(batches),
+    )
 
 
 def test_weights_must_be_weights(tmp_path):

@@ -180,9 +180,8 @@ class Tables(Source):
         first = 0
         with _in_one_sentence(where):
             for batch in self._batches(fragment, group, list(dict.fromkeys(columns))):
-                place = f"row {first:,} of {where}"
                 X = None if targets_only else self._matrix(batch)
-                y = self._targets(batch, place)
+                y = self._targets(batch, where, first)
                 s = None
                 if self.sample_weight is not None:
                     s = _numbers(batch.column(self.sample_weight)).astype(float)
@@ -229,15 +228,17 @@ class Tables(Source):
             X[:, j] = _numbers(batch.column(name))
         return X
 
-    def _targets(self, batch, place):
+    def _targets(self, batch, where, first):
         if self.y is None:
             return None
         parts = []
         for name in listed(self.y):
             values = batch.column(name)
             if values.null_count:
+                row = first + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
                 raise ValueError(
-                    f"Column {brief(name)} has {values.null_count:,} missing values from {place} on; remove those rows."
+                    f"Column {brief(name)} holds a missing value in row {row:,} of {where}; remove that row, or fill "
+                    "it in."
                 )
             parts.append(_labels(values))
         return parts[0] if isinstance(self.y, str) else np.column_stack(parts)

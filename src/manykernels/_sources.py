@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from ._columns import choose, column, float_type, is_names, listed, matrix, names_of
 from ._text import brief
+from .targets import refuse_missing
 
 #: Most rows of a chunk.
 CHUNK = 65_536
@@ -153,13 +154,11 @@ def check_finite(chunk: Chunk, names: Sequence[str] | None) -> None:
         )
 
 
-def labels(y) -> np.ndarray:
-    """Return targets as a plain array; text as text."""
+def labels(y, first: int = 0) -> np.ndarray:
+    """Return targets as a plain array, text as text; `first` is the number of their first row."""
     y = np.asarray(y)
     if y.dtype.kind == "O":
-        with_gaps = [v is None or v != v for v in y.ravel().tolist()]
-        if any(with_gaps):
-            raise ValueError("y has missing values; remove those rows, or fill them in.")
+        refuse_missing(y, first)
         y = np.array(y.tolist())
     return y
 
@@ -319,7 +318,7 @@ class Batches(Source):
                 if self.sample_weight is not None:
                     s = column(batch, self.sample_weight)
             X = self._matrix(X)
-            y = None if y is None else labels(y)
+            y = None if y is None else labels(y, first)
             s = None if s is None else np.asarray(s, dtype=float)
             for name, values in (("y", y), ("sample_weight", s)):
                 if values is not None and len(values) != len(X):

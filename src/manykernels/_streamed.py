@@ -33,6 +33,7 @@ from .registry import SOLVERS, is_pairwise, solver_class
 from .solvers import Solver, StreamingSolver
 from .solvers.base import generator
 from .solvers.log import heard
+from .targets import announced_classes, refuse_missing
 
 #: Rows of a batch for solvers that do not say.
 BATCH = 8192
@@ -51,9 +52,25 @@ class Streamed:
 
     # -- partial_fit -----------------------------------------------------------------------------------
 
-    def _partial_fit(self: Any, X, y, sample_weight):
+    def _partial_fit(self: Any, X, y, sample_weight, classes=None):
+        if hasattr(self, "combination_") and not hasattr(self, "state_"):
+            raise ValueError(
+                "partial_fit cannot go on from a model that was fitted by fit; begin with partial_fit, on a new model "
+                "such as sklearn.base.clone(model)."
+            )
         with all_or_nothing(self), heard(self.verbose):
+            if classes is not None:
+                self._announce(announced_classes(classes))
             self._take_batch(X, y, sample_weight)
+
+    def _announce(self: Any, classes: np.ndarray) -> None:
+        if not hasattr(self, "state_"):
+            self._announced = classes
+        elif not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"classes is {brief(classes.tolist())}, and was {brief(self.classes_.tolist())} on the first call; "
+                "pass the same labels, or leave classes out."
+            )
 
     def _take_batch(self: Any, X, y, sample_weight):
         if not hasattr(self, "state_"):
@@ -191,7 +208,7 @@ class Streamed:
             return self._look_once(source, solver, classes, sample.size)
         check = None
         if classify and classes is not None:
-            self.classes_, check = np.unique(classes), self._targets_of
+            self.classes_, check = announced_classes(classes), self._targets_of
         if not source.columnar:
             found = survey(source, classify=classify, sample=sample, check=check)
         elif classes is None or not classify or self.class_weight == "balanced":
@@ -222,7 +239,7 @@ class Streamed:
                 f"X is an iterator, which can be read only once, and {brief(solver)} makes several passes; pass a "
                 "list of batches, a file, or an object whose __iter__ starts anew."
             )
-        found = Survey(None, np.unique(classes) if classify else None)
+        found = Survey(None, announced_classes(classes) if classify else None)
         return found, in_order(source.head(size), "the first sample")
 
     def _first_problem(self: Any, source: Source, sample: Chunk, found: Survey, solver) -> Problem:
@@ -254,6 +271,7 @@ class Streamed:
         if chunk.y is None:
             raise ValueError(f"{chunk.place} has no targets; pass y='column', or batches (X, y).")
         try:
+            refuse_missing(chunk.y, chunk.first)
             return self._check_targets(chunk.y)
         except ValueError as error:
             raise ValueError(f"{chunk.place}: {error}") from None

@@ -164,17 +164,29 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     @available_if(streams)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Go on with one more batch of rows; `classes` lists all labels, on the first call."""
+        """Go on with one more batch of rows.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or DataFrame
+        y : (n,) labels
+        classes : array, optional
+            All labels, on the first call; the same ones, or nothing, on later calls.
+        sample_weight : (n,) array, optional
+
+        Returns
+        -------
+        self
+        """
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs all rows at once; pass a dict of weights to partial_fit instead."
             )
-        if classes is not None and not hasattr(self, "state_"):
-            self._announced = np.unique(classes)
-        self._partial_fit(X, y, sample_weight)
+        self._partial_fit(X, y, sample_weight, classes)
         return self
 
     def _set_targets(self, y):
+        targets.refuse_missing(np.asarray(y))
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         classes = getattr(self, "_announced", None)
@@ -183,7 +195,12 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     def _check_targets(self, y):
         y = column_or_1d(y)
-        codes = np.clip(np.searchsorted(self.classes_, y), 0, len(self.classes_) - 1)
+        targets.refuse_missing(y)
+        try:
+            places = np.searchsorted(self.classes_, y)
+        except TypeError:
+            raise ValueError("y mixes labels of several types; use text, or numbers.") from None
+        codes = np.clip(places, 0, len(self.classes_) - 1)
         unseen = self.classes_[codes] != y
         if np.any(unseen):
             raise ValueError(
@@ -317,7 +334,18 @@ class MKLRegressor(RegressorMixin, MKL):
 
     @available_if(streams)
     def partial_fit(self, X, y, sample_weight=None):
-        """Go on with one more batch of rows."""
+        """Go on with one more batch of rows.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or DataFrame
+        y : (n,) or (n, c) array
+        sample_weight : (n,) array, optional
+
+        Returns
+        -------
+        self
+        """
         self._partial_fit(X, y, sample_weight)
         return self
 
