@@ -304,6 +304,14 @@ def test_probabilities_need_a_loss_that_has_them(data, tmp_path):
     assert "fit it with --loss logistic" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
 
 
+def test_probabilities_that_are_not_there_are_explained(data, tmp_path):
+    options = ("--columns", "a", "-o", tmp_path / "m.mk", "--solver", "blockwise", "--test-size", "0.6")
+    run("fit", data, "-t", "label", *options)
+    assert "fewer than 20 unseen rows" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
+    run("fit", data, "-t", "y", *options, "--force")
+    assert "leave --proba out" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
+
+
 def test_debug_shows_the_exception(tmp_path):
     arguments = ["show", str(tmp_path / "gone.mk"), "--debug"]
     result = typer_testing.CliRunner().invoke(cli.application(), arguments)

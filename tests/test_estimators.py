@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear, Polynomial
-from manykernels.solvers import SILP, Greedy, LpNorm, SimpleMKL, Single, Uniform
+from manykernels.solvers import SILP, Blockwise, Greedy, LpNorm, SimpleMKL, Single, Uniform
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +318,31 @@ def test_probabilities_need_a_probabilistic_loss(three):
         P = MKLClassifier(loss=loss).fit(X, y).predict_proba(X)
         np.testing.assert_allclose(P.sum(axis=1), 1)
         assert (P.argmax(axis=1) == y).mean() > 0.9
+
+
+UNCALIBRATED = {
+    "no probabilities with holdout=0.*fit with holdout='auto'": lambda m: m.set_params(solver__holdout=0).fit,
+    "fewer than 20 unseen rows.*or with a larger holdout": lambda m: m.fit,
+    "fewer than 20 unseen rows.*fit on more rows\\.$": lambda m: m.partial_fit,
+    "Before fit": lambda m: lambda X, y: m,
+}
+
+
+@pytest.mark.parametrize("sentence", UNCALIBRATED)
+@pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba"])
+def test_probabilities_that_could_not_be_calibrated_are_explained(sentence, method):
+    X = np.random.default_rng(0).normal(size=(15, 2))
+    model = MKLClassifier([Laplacian(1.0)], solver=Blockwise(grids=4, random_state=0))
+    model = UNCALIBRATED[sentence](model)(X, X[:, 0] > 0)
+    assert not hasattr(model, method)
+    with pytest.raises(AttributeError, match=sentence):
+        getattr(model, method)
+    with pytest.raises(AttributeError, match=sentence):
+        getattr(MKLClassifier, method)(model, X)
+
+
+def test_a_loss_that_does_not_exist_has_no_probabilities():
+    assert not hasattr(MKLClassifier(loss="hing"), "predict_proba")
 
 
 def test_two_classes_with_coupled_losses_have_one_score(binary):

@@ -607,7 +607,17 @@ def test_labels_and_several_targets_go_to_a_file(tmp_path):
     several = regressor().fit([(X, np.column_stack([y, s]))])
     several.predict_to([(X, y)], tmp_path / "two.csv")
     assert csv.read_csv(tmp_path / "two.csv").column_names == ["prediction_0", "prediction_1"]
-    says("has no probabilities", lambda: model.predict_to(path, tmp_path / "p.parquet", proba=True))
+
+
+def test_probabilities_that_are_not_there_are_explained(tmp_path):
+    says(
+        "gives no probabilities; fit with loss=",
+        lambda: classifier().fit(X, labels).predict_proba(X),
+        AttributeError,
+    )
+    model = classifier().fit(X, labels)
+    says("gives no probabilities; fit", lambda: model.predict_to(X, tmp_path / "p.csv", proba=True))
+    says("predicts numbers", lambda: regressor().fit(X, y).predict_to(X, tmp_path / "p.csv", proba=True))
 
 
 def test_batches_of_predictions_are_in_order():

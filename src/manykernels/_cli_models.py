@@ -14,6 +14,7 @@ from ._cli_screens import note, say, stderr
 from ._cli_tables import choose_columns, named, read_numbers, read_table, read_target
 from .families import Products
 from .registry import SOLVERS, is_auto, solver_class
+from .streaming import check_probabilities
 
 #: What --kernels may be.
 KERNELS = ("gaussian", "laplacian", "linear", "products")
@@ -149,6 +150,19 @@ def held_out(model, X, y, y_train) -> dict[str, Any] | None:
         values, counts = np.unique(y_train, return_counts=True)
         score["constant"] = float(np.mean(y == values[counts.argmax()]))
     return score
+
+
+def check_proba(model, path) -> None:
+    """Refuse --proba for a model without probabilities, and say why in terms of the command line."""
+    if not hasattr(model, "classes_"):
+        raise ValueError(f"{path} predicts numbers, which have no probabilities; leave --proba out.")
+    if hasattr(model, "predict_proba"):
+        return
+    if getattr(model.solver_, "calibrates", False):  # the loss is not the reason
+        check_probabilities(model)
+    raise ValueError(
+        f"{path} has no probabilities, as its loss is {model.loss_.name}; fit it with --loss logistic."
+    )
 
 
 def model_rows(model, metadata, table, path):

@@ -47,6 +47,21 @@ def streams(estimator) -> bool:
     return isinstance(solver, StreamingSolver)
 
 
+def why_no_batches(estimator) -> str | None:
+    """Return why there is no ``partial_fit``, None where there is one."""
+    if streams(estimator):
+        return None
+    return (
+        f"solver {brief(estimator.solver)} takes all rows at once, and has no partial_fit; name a solver that streams"
+        f"{_streaming_names()}."
+    )
+
+
+def _streaming_names() -> str:
+    known = sorted(name for name, cls in SOLVERS.items() if issubclass(cls, StreamingSolver))
+    return f" ({', '.join(known).replace('_', '-')})" if known else ""
+
+
 class Streamed:
     """The part of an estimator that deals with batches; the rest is :mod:`manykernels._mkl`."""
 
@@ -112,11 +127,9 @@ class Streamed:
     def _check_streams(self: Any, why: str) -> None:
         if streams(self) or self._means_blockwise():
             return
-        known = [name for name, cls in SOLVERS.items() if issubclass(cls, StreamingSolver)]
-        named = f" ({', '.join(sorted(known)).replace('_', '-')})" if known else ""
         raise ValueError(
             f"{why}, but solver {brief(self.solver)} needs all rows in memory at once; use a solver that streams"
-            f"{named}, or pass arrays and no checkpoint."
+            f"{_streaming_names()}, or pass arrays and no checkpoint."
         )
 
     def _means_blockwise(self: Any) -> bool:

@@ -20,7 +20,7 @@ except ImportError:  # main() says what is missing
     typer = None  # type: ignore[assignment]
 else:
     from . import _cli_options as options
-    from ._cli_models import fit_at_once, model_rows
+    from ._cli_models import check_proba, fit_at_once, model_rows
     from ._cli_pieces import fit_in_pieces, is_streamed
     from ._cli_screens import TOP, complain, file_size, model_json, print_model, say
     from ._cli_tables import (
@@ -158,10 +158,8 @@ def predict(
         may_write(output, force)
         extension(output, WRITABLE)
     fitted, metadata = load(model), read_metadata(model)
-    if proba and not hasattr(fitted, "predict_proba"):
-        raise ValueError(
-            f"{model} has no probabilities, as its loss is {fitted.loss_.name}; fit it with --loss logistic."
-        )
+    if proba:
+        check_proba(fitted, model)
     with table_writer(output) as writer:
         for table in read_pieces(data):
             rows = model_rows(fitted, metadata, table, model)

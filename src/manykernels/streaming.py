@@ -148,8 +148,8 @@ def predict_to(model, source, path, *, proba: bool = False) -> int:
     int
         The number of rows.
     """
-    if proba and not hasattr(model, "predict_proba"):
-        raise ValueError("The model has no probabilities; fit it with loss='logistic' or 'softmax'.")
+    if proba:
+        check_probabilities(model)
     say = model._say if getattr(model, "verbose", 0) else None
     report = Progress(say, "predictions", None)
     method = "predict_proba" if proba else "predict"
@@ -161,6 +161,16 @@ def predict_to(model, source, path, *, proba: bool = False) -> int:
             raise ValueError("The source is empty; there is nothing to predict.")
     report.end()
     return writer.n_rows
+
+
+def check_probabilities(model) -> None:
+    """Raise ValueError, with the reason, for a model without probabilities."""
+    if not hasattr(model, "classes_"):
+        raise ValueError("The model predicts numbers, which have no probabilities; leave proba out.")
+    try:
+        model.predict_proba  # noqa: B018
+    except AttributeError as error:
+        raise ValueError(str(error)) from None
 
 
 def prediction_columns(model, answer: np.ndarray, proba: bool = False) -> dict[str, np.ndarray]:

@@ -230,6 +230,10 @@ def test_finishing_does_not_end_the_stream():
 @pytest.mark.parametrize("estimator", [MKLClassifier, MKLRegressor])
 def test_other_solvers_have_no_partial_fit(estimator, solver):
     assert not hasattr(estimator(solver=solver), "partial_fit")
+    with pytest.raises(
+        AttributeError, match=r"solver .* takes all rows at once.*streams \(blockwise, triply"
+    ):
+        estimator(solver=solver).partial_fit(X, LABELS)
 
 
 def test_it_says_what_it_needs():
