@@ -172,6 +172,16 @@ class MKL(Streamed, KernelRows, BaseEstimator):
 
     # -- predict ---------------------------------------------------------------------------------------
 
+    def _rows(self, X):
+        from .streaming import is_source
+
+        if is_source(X, None):
+            raise ValueError(
+                f"X is {brief(X)}, and not rows in memory; use predict_to(X, 'predictions.parquet'), or "
+                "manykernels.streaming.predict_batches(model, X)."
+            )
+        return super()._rows(X)
+
     def _scores(self, X) -> np.ndarray:
         rows = self._rows(X)
         return self.result_.predictor.scores(rows)

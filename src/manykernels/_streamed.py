@@ -68,6 +68,12 @@ class Streamed:
     # -- partial_fit -----------------------------------------------------------------------------------
 
     def _partial_fit(self: Any, X, y, sample_weight, classes=None):
+        from .streaming import is_source
+
+        if is_source(X, y):
+            raise ValueError(
+                f"X is {brief(X)}, and partial_fit takes a batch of rows in memory; pass it to fit instead."
+            )
         if hasattr(self, "combination_") and not hasattr(self, "state_"):
             raise ValueError(
                 "partial_fit cannot go on from a model that was fitted by fit; begin with partial_fit, on a new model "
