@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear, Polynomial
-from manykernels.solvers import SILP, Blockwise, Greedy, LpNorm, SimpleMKL, Single, Uniform
+from manykernels.solvers import SILP, Blockwise, Greedy, LpNorm, SimpleMKL, Single, TriplyStochastic, Uniform
 
 
 @pytest.fixture(scope="module")
@@ -299,6 +299,12 @@ def test_dual_coefficients_and_weights_give_the_scores(three):
     m = MKLClassifier(kernels, loss="squared_hinge").fit(X, y)
     K = sum(w * k(X) for w, k in zip(m.weights_, kernels, strict=True))
     np.testing.assert_allclose(K @ m.dual_coef_ + m.intercept_, m.decision_function(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", [Blockwise(grids=4), TriplyStochastic()])
+def test_coefficients_of_features_are_no_dual_coefficients(binary, solver):
+    assert MKLClassifier([RBF(1.0)], solver=solver).fit(*binary).dual_coef_ is None
+    assert "dual_coef_ : (n, c) array or None" in MKLClassifier.__doc__
 
 
 def test_the_table_is_sorted_and_its_shares_sum_to_one(three):
