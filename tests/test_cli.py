@@ -173,6 +173,28 @@ def test_json_has_no_nan(tmp_path):
     }
 
 
+def test_show_tells_the_C_that_was_used(data, tmp_path):
+    path = tmp_path / "m.mk"
+    run(
+        "fit",
+        data,
+        "-t",
+        "label",
+        "--drop",
+        "y",
+        "--solver",
+        "blockwise",
+        "--kernels",
+        "laplacian",
+        "-o",
+        path,
+    )
+    used = load(path).C_
+    assert used != 1
+    assert json.loads(run("show", path, "--json"))["C"] == used
+    assert f"C={used:g}" in run("show", path)
+
+
 def test_show_summarises_what_it_leaves_out(data, tmp_path):
     model = tmp_path / "m.mk"
     run("fit", data, "-t", "label", "--drop", "y", "--solver", "lp-norm", "-o", model)
@@ -370,6 +392,12 @@ def test_version_and_help():
     assert "demo" in run("--help")
     for command in ("fit", "predict", "show", "demo"):
         assert "--debug" in run(command, "--help")
+
+
+@pytest.mark.parametrize("module", ["manykernels", "manykernels.cli"])
+def test_the_command_line_is_a_module_too(module):
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True)
+    assert done.stdout == f"manykernels {__version__}\n" and done.returncode == 0
 
 
 def test_a_missing_extra_is_one_sentence(monkeypatch, capsys):

@@ -204,3 +204,7 @@ def may_write(path: Path, force: bool) -> None:
         raise FileNotFoundError(f"The directory {path.parent} does not exist; create it first.")
     if path.exists() and not force:
         raise FileExistsError(f"{path} exists; add --force to overwrite it, or name another with -o.")
+
+
+if __name__ == "__main__":
+    main()
