@@ -112,6 +112,21 @@ def test_predict_takes_columns_in_any_order_and_needs_no_target(model, data, tmp
     assert run("predict", model, other) == run("predict", model, data)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_index_of_a_data_frame_is_no_feature(ending, tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(columns()).drop(columns="label").sample(frac=1, random_state=0)
+    path = tmp_path / f"d.{ending}"
+    getattr(frame, f"to_{ending}")(path)
+    result = typer_testing.CliRunner().invoke(
+        cli.application(), ["fit", str(path), "-t", "y", "-o", str(tmp_path / "m.mk")]
+    )
+    assert result.exit_code == 0, result.output
+    assert list(load(tmp_path / "m.mk").feature_names_in_) == ["a", "b", "c", "count"]
+    assert ("A column without a name is left out" in result.stderr) == (ending == "csv")
+    run("predict", tmp_path / "m.mk", path)
+
+
 def test_the_score_is_that_of_the_saved_model_on_rows_it_has_not_seen(model, data):
     table = columns()
     _, test = split(80, table["label"], 0.25, 0)

@@ -4,6 +4,7 @@ import datetime
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +193,63 @@ def test_columns_keep_their_names_and_order(tmp_path):
 def test_columns_can_be_chosen(tmp_path):
     model = regressor().fit(open_source(write(tmp_path, "parquet", TABLE), columns=["c", "a"]), "y")
     assert list(model.feature_names_in_) == ["c", "a"]
+
+
+def shuffled_frame(named=None):
+    frame = TABLE.select(["a", "b", "c", "y"]).to_pandas().sample(frac=1, random_state=0)
+    frame.index.name = named
+    return frame
+
+
+INDEXED = {
+    "parquet": lambda frame, path: frame.to_parquet(path),
+    "feather": lambda frame, path: feather.write_feather(pa.Table.from_pandas(frame), str(path)),
+    "csv": lambda frame, path: frame.to_csv(path),
+}
+
+
+@pytest.mark.filterwarnings("ignore:A column without a name")
+@pytest.mark.parametrize("ending", INDEXED)
+def test_the_index_of_a_data_frame_is_no_feature(ending, tmp_path):
+    path, frame = tmp_path / f"rows.{ending}", shuffled_frame()
+    INDEXED[ending](frame, path)
+    model = regressor().fit(path, "y")
+    assert list(model.feature_names_in_) == PLAIN
+    answers = model.predict(frame[PLAIN])
+    model.predict_to(path, tmp_path / "out.csv")
+    assert_allclose(csv.read_csv(tmp_path / "out.csv")["prediction"], answers, rtol=1e-6)
+    nameless = regressor().fit(frame[[*PLAIN, "y"]].to_numpy(), frame["y"])
+    nameless.predict_to(path, tmp_path / "out.csv")  # columns by their order: without the index they are four
+
+
+@pytest.mark.parametrize("source", ["file", "table", "batches", "dataset"])
+def test_an_index_can_be_asked_for(source, tmp_path):
+    frame = shuffled_frame("day")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    table = pa.Table.from_pandas(frame)
+    rows = {
+        "file": tmp_path / "rows.parquet",
+        "table": table,
+        "batches": table.to_batches(300),
+        "dataset": dataset.dataset(tmp_path / "rows.parquet"),
+    }[source]
+    assert list(regressor().fit(rows, "y").feature_names_in_) == PLAIN
+    assert list(regressor().fit(rows, "day").feature_names_in_) == [*PLAIN, "y"]
+    assert list(regressor().fit(rows, "y", "day").feature_names_in_) == PLAIN
+    model = regressor().fit(open_source(rows, columns=["a", "day"]), "y")
+    assert list(model.feature_names_in_) == ["a", "day"]
+    assert sum(map(len, predict_batches(model, rows))) == N
+
+
+def test_a_column_without_a_name_is_left_out_with_a_warning(tmp_path):
+    shuffled_frame().to_csv(tmp_path / "rows.csv")
+    with pytest.warns(UserWarning, match="A column without a name is left out.*index=False") as caught:
+        model = regressor().fit(tmp_path / "rows.csv", "y")
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        next(predict_batches(model, tmp_path / "rows.csv"))  # the model knows its columns
+        regressor().fit(open_source(tmp_path / "rows.csv", drop=[""]), "y")
 
 
 def test_weights_come_from_a_column(tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ._columns import choose, float_type, listed, not_numbers
+from ._columns import choose, float_type, index_of, listed, not_numbers
 from ._sources import CHUNK, Chunk, Source, keys_of
 from ._text import brief
 from .persistence import replacing
@@ -138,7 +138,13 @@ class Tables(Source):
         bound.y, bound.sample_weight = y, sample_weight
         schema = self.dataset.schema
         bound.names = choose(
-            tuple(schema.names), (*listed(y), *listed(sample_weight)), features, self.columns, self.drop
+            tuple(schema.names),
+            (*listed(y), *listed(sample_weight)),
+            features,
+            self.columns,
+            self.drop,
+            index=index_of(schema),
+            warn=self.names is None,
         )
         dtypes = [_number_type(schema.field(name)) for name in bound.names]
         bound._dtype = np.float64 if self._is_text else float_type(dtypes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from . import MKLClassifier, MKLRegressor
 from ._cli_screens import note, say, stderr
-from ._cli_tables import choose_columns, named, read_numbers, read_table, read_target
+from ._cli_tables import choose_columns, features_of, named, read_numbers, read_table, read_target
 from .families import Products
 from .registry import SOLVERS, is_auto, solver_class
 from .streaming import check_probabilities
@@ -120,8 +122,7 @@ def fit_visibly(model, X, y, **options) -> float:
     What a solver warns of is printed as a note; `options` are those of ``fit``.
     """
     started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught, stderr().status("Fitting ...") as status:
-        warnings.simplefilter("always", UserWarning)
+    with noted(), stderr().status("Fitting ...") as status:
 
         def report(step):
             gap = step.gap / max(abs(step.objective), 1e-300)
@@ -129,11 +130,18 @@ def fit_visibly(model, X, y, **options) -> float:
             status.update(f"Fitting: iteration {step.iteration}, relative gap {gap:.1e}, {kernels}")
 
         model.fit(X, y, on_iteration=report, **options)
-    seconds = time.perf_counter() - started
+    return time.perf_counter() - started
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """Print what is warned of as notes, in the end."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             note(warning.message)
-    return seconds
 
 
 def held_out(model, X, y, y_train) -> dict[str, Any] | None:
@@ -171,7 +179,7 @@ def model_rows(model, metadata, table, path):
         raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
     names = metadata.get("columns", getattr(model, "feature_names_in_", None))
     if names is None:  # fitted in Python, on an array: the columns go by their order
-        names = table.column_names
+        names = features_of(table)
         if len(names) != model.n_features_in_:
             raise ValueError(
                 f"{path} was fitted on {model.n_features_in_} columns without names, and the table has "

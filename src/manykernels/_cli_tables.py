@@ -14,6 +14,8 @@ from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
 
 from ._arrow import TableWriter, open_dataset
+from ._cli_screens import note
+from ._columns import UNNAMED, index_of
 from ._sources import CHUNK
 
 #: Files of more bytes than this are read in pieces, where the solver can.
@@ -127,10 +129,17 @@ def choose_columns(table, target, columns, drop) -> list[str]:
         if target in listed:
             raise ValueError(f"{target} is the target; leave it out of --columns.")
         return list(dict.fromkeys(listed))
-    names = [name for name in table.column_names if name != target and name not in listed]
+    names = [name for name in features_of(table) if name != target and name not in listed]
+    if "" in table.column_names and "" not in (target, *listed):
+        note(UNNAMED)
     if not names:
         raise ValueError("No column is left to predict from; drop fewer.")
     return names
+
+
+def features_of(table) -> list[str]:
+    """Return the columns that hold no index: pandas stores one with the rows, in CSV under an empty name."""
+    return [name for name in table.column_names if name not in ("", *index_of(table))]
 
 
 def read_numbers(table, names) -> np.ndarray:
