@@ -253,7 +253,16 @@ def test_an_existing_file_is_kept_without_force(model, data):
     before = model.read_bytes()
     assert "add --force" in run("fit", data, "-t", "y", "--drop", "label", "-o", model, code=2)
     assert model.read_bytes() == before
-    assert "add --force" in run("predict", model, data, "-o", data, code=2)
+    assert "add --force" in run(
+        "predict", model, data, "-o", write(data.parent / "o.csv", {"a": [1]}), code=2
+    )
+
+
+def test_the_table_is_never_overwritten(model, data):
+    before = data.read_bytes()
+    assert "among the files that rows are" in run("predict", model, data, "-o", data, "--force", code=2)
+    assert "is the table to learn from" in run("fit", data, "-t", "y", "-o", data, "--force", code=2)
+    assert data.read_bytes() == before
 
 
 REFUSED = {

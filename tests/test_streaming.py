@@ -104,6 +104,12 @@ def as_source(kind, folder):
             write(folder / f"part{i}", "parquet", plain.slice(400 * i, 400))
         (folder / "_SUCCESS").write_text("")
         return folder, "y"
+    if kind == "pattern":
+        for i in range(3):
+            (folder / f"part{i}").mkdir()
+            write(folder / f"part{i}", "parquet", plain.slice(400 * i, 400))
+            (folder / f"part{i}" / "notes.txt").write_text("none")
+        return f"{folder}/part*/*", "y"
     if kind == "dataset":
         return dataset.dataset(write(folder, "parquet")), "y"
     if kind == "table dataset":
@@ -147,6 +153,7 @@ KINDS = [
     "arrow",
     "text path",
     "folder",
+    "pattern",
     "dataset",
     "table dataset",
     "memory map",
@@ -161,7 +168,8 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_source_gives_every_row_once_a_pass(kind, tmp_path):
-    source, target = as_source(kind, tmp_path)
+    (tmp_path / "rows").mkdir()
+    source, target = as_source(kind, tmp_path / "rows")
     (rows, Y, weights), stream, model = one_pass(source, target)
     assert stream.n_rows == N
     # Text keeps the shortest digits that give the float32 back, so that float64 differs in the last bits.
@@ -582,6 +590,69 @@ def test_a_file_must_exist_and_be_readable(tmp_path):
     says("bad.parquet cannot be read", lambda: regressor().fit(tmp_path / "bad.parquet", "y"))
 
 
+def write_two(folder, first, second, ending="parquet"):
+    for i, columns in enumerate((first, second)):
+        (folder / f"{i}").mkdir(exist_ok=True)
+        write(folder / f"{i}", ending, TABLE.select(columns).slice(500 * i, 500))
+    return folder
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "feather"])
+def test_a_file_that_lacks_a_column_is_named(ending, tmp_path):
+    folder = write_two(tmp_path, ["a", "b", "y"], ["a", "y"], ending)
+    missing = rf"1/rows\.{ending} has no column 'b'; add it, or remove that file"
+    says(missing, lambda: regressor().fit(folder, "y"))
+    says(missing, lambda: regressor().fit([folder / f"{i}" / f"rows.{ending}" for i in (0, 1)], "y"))
+    assert list(regressor().fit(open_source(folder, drop=["b"]), "y").feature_names_in_) == ["a"]
+    model = regressor().fit(folder / "0", "y")
+    says(missing, lambda: list(predict_batches(model, folder)))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "feather"])
+def test_a_file_with_one_more_column_is_named(ending, tmp_path):
+    folder = write_two(tmp_path, ["a", "y"], ["a", "b", "y"], ending)
+    says(
+        rf"1/rows\.{ending} has a column 'b', which the first file does not have; .*columns=",
+        lambda: regressor().fit(folder, "y"),
+    )
+    model = regressor().fit(open_source(folder, columns=["a"]), "y")
+    assert sum(map(len, predict_batches(model, folder))) == N
+    schema = pa.schema([("a", pa.float32()), ("y", pa.float64())])
+    chosen = dataset.dataset(folder, schema=schema, format=ending)
+    assert list(regressor().fit(chosen, "y").feature_names_in_) == ["a"]
+
+
+def test_files_may_have_their_columns_in_another_order_and_precision(tmp_path):
+    folder = write_two(tmp_path, ["a", "b", "y"], ["y", "b", "a"])
+    wide = TABLE.select(["y", "b", "a"]).slice(500).to_pandas().astype(float) + 1e-9
+    wide.to_parquet(folder / "1" / "rows.parquet", index=False)
+    (rows, _, _), _, _ = one_pass(folder, "y")
+    expected = np.concatenate([X[:500, :2].astype(float), wide[["a", "b"]]])
+    assert_array_equal(sorted_rows(rows), sorted_rows(expected))
+
+
+def test_a_file_with_text_in_a_column_of_numbers_is_named(tmp_path):
+    folder = write_two(tmp_path, ["a", "y"], ["a", "y"])
+    parquet.write_table(pa.table({"a": ["1"], "y": [1.0]}), folder / "1" / "rows.parquet")
+    says(r"1/rows\.parquet: Column 'a' holds text, not numbers", lambda: regressor().fit(folder, "y"))
+
+
+def test_an_index_in_some_of_the_files_is_no_feature(tmp_path):
+    for i, frame in enumerate((shuffled_frame().reset_index(drop=True), shuffled_frame())):
+        frame.to_parquet(tmp_path / f"{i}.parquet")
+    assert list(regressor().fit(tmp_path, "y").feature_names_in_) == PLAIN
+    assert (
+        list(regressor().fit([tmp_path / "1.parquet", tmp_path / "0.parquet"], "y").feature_names_in_)
+        == PLAIN
+    )
+
+
+def test_a_pattern_that_matches_nothing_is_named(tmp_path):
+    says(r"\*\.parquet matches no table", lambda: regressor().fit(tmp_path / "*.parquet", "y"))
+    write(tmp_path, "parquet").rename(tmp_path / "rows[1].parquet")
+    regressor().fit(tmp_path / "rows[1].parquet", "y")  # the name of a file
+
+
 def test_an_iterator_is_not_enough_for_several_passes_or_unknown_labels():
     def batches(target):
         return ((X[i : i + 100], target[i : i + 100]) for i in range(0, N, 100))
@@ -688,6 +759,31 @@ def test_batches_of_predictions_are_in_order():
         "The source has 2 columns, and the model was fitted on 3",
         lambda: list(predict_batches(model, X[:, :2])),
     )
+
+
+def test_predictions_do_not_go_where_the_rows_come_from(tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    path = write(folder, "parquet")
+    before, model = path.read_bytes(), regressor().fit(path, "y")
+    cases = [
+        (path, path),
+        (str(path), folder / ".." / "rows" / "rows.parquet"),
+        ([path], path),
+        (folder, folder / "out.parquet"),
+        (folder, folder / "deeper" / "out.csv"),
+        (f"{folder}/*.parquet", folder / "out.parquet"),
+        (f"{tmp_path}/**/*.parquet", tmp_path / "out.parquet"),
+        (open_source(folder, drop=["y"]), folder / "out.parquet"),
+        (dataset.dataset(path), path),
+    ]
+    for rows, out in cases:
+        says("would be among the files that rows are read from", lambda r=rows, o=out: model.predict_to(r, o))
+    assert path.read_bytes() == before and [p.name for p in folder.iterdir()] == ["rows.parquet"]
+    for rows, out in [(path, folder / "out.parquet"), (f"{folder}/r*.parquet", folder / "out.parquet")]:
+        assert model.predict_to(rows, out) == N
+    (folder / "out.parquet").unlink()
+    assert model.predict_to(folder, tmp_path / "out.parquet") == N
 
 
 def test_a_failing_prediction_leaves_no_file(tmp_path):

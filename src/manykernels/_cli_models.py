@@ -173,11 +173,16 @@ def check_proba(model, path) -> None:
     )
 
 
+def model_columns(model, metadata) -> list[str] | None:
+    """Return the names of the columns that a model predicts from, None where it knows none."""
+    return metadata.get("columns", getattr(model, "feature_names_in_", None))
+
+
 def model_rows(model, metadata, table, path):
     """Return the rows of a table as the model wants them: its columns, in its order and scale."""
     if model.combination_.family.pairwise:
         raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
-    names = metadata.get("columns", getattr(model, "feature_names_in_", None))
+    names = model_columns(model, metadata)
     if names is None:  # fitted in Python, on an array: the columns go by their order
         names = features_of(table)
         if len(names) != model.n_features_in_:

@@ -11,6 +11,7 @@ from . import MKLClassifier
 from ._cli_models import fit_visibly, kept_beside, make_model, noted
 from ._cli_screens import say
 from ._cli_tables import MOST_CLASSES, is_large
+from ._files import is_pattern
 from ._sources import Source
 from ._streamed import streams
 from ._views import Part, Standardised
@@ -20,7 +21,7 @@ from .streaming import open_source, predict_rows
 
 def is_streamed(data: Path, solver: str) -> bool:
     """Whether a fit goes over the table in pieces: it is large, and the solver can."""
-    if data.is_dir():
+    if data.is_dir() or is_pattern(data):
         return True
     auto = solver == "auto" and "blockwise" in SOLVERS
     return is_large(data) and (auto or streams(MKLClassifier(solver=solver)))

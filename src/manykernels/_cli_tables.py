@@ -13,9 +13,10 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
 
-from ._arrow import TableWriter, open_dataset
+from ._arrow import TableWriter
 from ._cli_screens import note
 from ._columns import UNNAMED, index_of
+from ._files import check_files, is_pattern, open_dataset
 from ._sources import CHUNK
 
 #: Files of more bytes than this are read in pieces, where the solver can.
@@ -56,17 +57,18 @@ def read_table(path: Path) -> pa.Table:
 
 
 def is_large(path: Path) -> bool:
-    """Whether a table is read in pieces: a folder, or a file of more than `LARGE` bytes."""
-    return path.is_dir() or (path.exists() and path.stat().st_size > LARGE)
+    """Whether a table is read in pieces: a folder, files that match a pattern, or a file of more than `LARGE` bytes."""
+    return path.is_dir() or is_pattern(path) or (path.exists() and path.stat().st_size > LARGE)
 
 
-def read_pieces(path: Path) -> Iterator[pa.Table]:
-    """Yield a table in pieces; a small one in one."""
+def read_pieces(path: Path, wanted=None) -> Iterator[pa.Table]:
+    """Yield a table in pieces, a small one in one; every file must have the columns that are wanted."""
     if not is_large(path):
         yield read_table(path)
         return
-    found = False
-    for batch in open_dataset(path).to_batches(batch_size=CHUNK, batch_readahead=2, fragment_readahead=1):
+    found, dataset = False, open_dataset(path)
+    check_files(dataset, [name for name in wanted or () if name in dataset.schema.names])
+    for batch in dataset.to_batches(batch_size=CHUNK, batch_readahead=2, fragment_readahead=1):
         if batch.num_rows:
             found = True
             yield pa.Table.from_batches([batch])
