@@ -1,13 +1,15 @@
 """Bad input gets one clear sentence that names the argument and the remedy, before any long work."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Finite, Precomputed, Products
-from manykernels.kernels import RBF, Dirichlet, Linear, Polynomial
-from manykernels.solvers import LpNorm, SimpleMKL, Solver
+from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear, Polynomial
+from manykernels.solvers import Blockwise, Greedy, LpNorm, Obscure, SimpleMKL, Solver
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((30, 4))
@@ -149,9 +151,47 @@ def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
         requires = (HasRandomFeatures,)
 
     says(
-        "Searches needs a family with random features, and Finite is not",
-        lambda: MKLClassifier(kernels=[lambda A, B: A @ B.T], solver=Searches()).fit(X, y),
+        "Searches needs a family with random features, and Precomputed is not",
+        lambda: MKLClassifier("precomputed", solver=Searches()).fit(K, y),
     )
+
+
+@pytest.mark.parametrize(
+    ("kernels", "match"),
+    [
+        (["linear", RBF(1.0)], r"kernel 'linear' has none \(use Linear\(\) instead\)"),
+        ([RBF(1.0), "cosine"], "kernel 'cosine' has none; pass"),
+        ({"wide": RBF(9.0), "mine": lambda A, B: A @ B.T}, "kernel 'mine' has none; pass"),
+    ],
+    ids=["by name", "of scikit-learn", "a function"],
+)
+def test_the_kernel_without_random_features_is_named(kernels, match):
+    says(
+        f"Blockwise needs a family with random features, and {match}",
+        lambda: MKLClassifier(kernels, solver="blockwise").fit(X, y),
+    )
+
+
+P = [np.int64(2), np.float32(1.5)]
+
+
+@pytest.mark.parametrize(
+    "solver", [*(LpNorm(p) for p in P), *(Greedy(p=p) for p in P), Obscure(p=P[1])], ids=str
+)
+def test_p_may_be_a_number_of_numpy(solver):
+    solver.check_params()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    ["rows.parquet", Path("rows.parquet"), [(X, y)], iter([X])],
+    ids=["text", "path", "list", "iterator"],
+)
+def test_rows_to_predict_are_in_memory(rows):
+    model = MKLClassifier([Laplacian(1.0)], solver=Blockwise(grids=4)).partial_fit(X, y)
+    for predict in (model.predict, model.decision_function, model.contributions):
+        says("X is .*not rows in memory; use predict_to", lambda predict=predict: predict(rows))
+    says("partial_fit takes a batch of rows in memory; pass it to fit", lambda: model.partial_fit(rows, None))
 
 
 def test_more_products_than_can_be_listed_are_refused_at_once():

@@ -112,6 +112,21 @@ def test_predict_takes_columns_in_any_order_and_needs_no_target(model, data, tmp
     assert run("predict", model, other) == run("predict", model, data)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_index_of_a_data_frame_is_no_feature(ending, tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(columns()).drop(columns="label").sample(frac=1, random_state=0)
+    path = tmp_path / f"d.{ending}"
+    getattr(frame, f"to_{ending}")(path)
+    result = typer_testing.CliRunner().invoke(
+        cli.application(), ["fit", str(path), "-t", "y", "-o", str(tmp_path / "m.mk")]
+    )
+    assert result.exit_code == 0, result.output
+    assert list(load(tmp_path / "m.mk").feature_names_in_) == ["a", "b", "c", "count"]
+    assert ("A column without a name is left out" in result.stderr) == (ending == "csv")
+    run("predict", tmp_path / "m.mk", path)
+
+
 def test_the_score_is_that_of_the_saved_model_on_rows_it_has_not_seen(model, data):
     table = columns()
     _, test = split(80, table["label"], 0.25, 0)
@@ -173,6 +188,28 @@ def test_json_has_no_nan(tmp_path):
     }
 
 
+def test_show_tells_the_C_that_was_used(data, tmp_path):
+    path = tmp_path / "m.mk"
+    run(
+        "fit",
+        data,
+        "-t",
+        "label",
+        "--drop",
+        "y",
+        "--solver",
+        "blockwise",
+        "--kernels",
+        "laplacian",
+        "-o",
+        path,
+    )
+    used = load(path).C_
+    assert used != 1
+    assert json.loads(run("show", path, "--json"))["C"] == used
+    assert f"C={used:g}" in run("show", path)
+
+
 def test_show_summarises_what_it_leaves_out(data, tmp_path):
     model = tmp_path / "m.mk"
     run("fit", data, "-t", "label", "--drop", "y", "--solver", "lp-norm", "-o", model)
@@ -216,7 +253,16 @@ def test_an_existing_file_is_kept_without_force(model, data):
     before = model.read_bytes()
     assert "add --force" in run("fit", data, "-t", "y", "--drop", "label", "-o", model, code=2)
     assert model.read_bytes() == before
-    assert "add --force" in run("predict", model, data, "-o", data, code=2)
+    assert "add --force" in run(
+        "predict", model, data, "-o", write(data.parent / "o.csv", {"a": [1]}), code=2
+    )
+
+
+def test_the_table_is_never_overwritten(model, data):
+    before = data.read_bytes()
+    assert "among the files that rows are" in run("predict", model, data, "-o", data, "--force", code=2)
+    assert "is the table to learn from" in run("fit", data, "-t", "y", "-o", data, "--force", code=2)
+    assert data.read_bytes() == before
 
 
 REFUSED = {
@@ -304,6 +350,14 @@ def test_probabilities_need_a_loss_that_has_them(data, tmp_path):
     assert "fit it with --loss logistic" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
 
 
+def test_probabilities_that_are_not_there_are_explained(data, tmp_path):
+    options = ("--columns", "a", "-o", tmp_path / "m.mk", "--solver", "blockwise", "--test-size", "0.6")
+    run("fit", data, "-t", "label", *options)
+    assert "fewer than 20 unseen rows" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
+    run("fit", data, "-t", "y", *options, "--force")
+    assert "leave --proba out" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
+
+
 def test_debug_shows_the_exception(tmp_path):
     arguments = ["show", str(tmp_path / "gone.mk"), "--debug"]
     result = typer_testing.CliRunner().invoke(cli.application(), arguments)
@@ -362,6 +416,12 @@ def test_version_and_help():
     assert "demo" in run("--help")
     for command in ("fit", "predict", "show", "demo"):
         assert "--debug" in run(command, "--help")
+
+
+@pytest.mark.parametrize("module", ["manykernels", "manykernels.cli"])
+def test_the_command_line_is_a_module_too(module):
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True)
+    assert done.stdout == f"manykernels {__version__}\n" and done.returncode == 0
 
 
 def test_a_missing_extra_is_one_sentence(monkeypatch, capsys):

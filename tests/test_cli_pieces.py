@@ -69,6 +69,52 @@ def test_a_folder_is_fitted_scored_and_predicted_in_pieces(folder, tmp_path):
     assert np.corrcoef(out, y)[0, 1] > 0.99
 
 
+def test_a_column_without_a_name_is_noted_once(folder, tmp_path):
+    pd = pytest.importorskip("pandas")
+    (tmp_path / "csv").mkdir()
+    for part in sorted(folder.iterdir()):
+        pd.read_parquet(part).to_csv(tmp_path / "csv" / f"{part.stem}.csv")
+    options = [
+        "--kernels",
+        "products",
+        "--degree",
+        "1",
+        "--solver",
+        "eager",
+        "-t",
+        "y",
+        "--drop",
+        "label",
+        "-o",
+    ]
+    result = typer_testing.CliRunner().invoke(
+        cli.application(), ["fit", str(tmp_path / "csv"), *options, str(tmp_path / "m.mk")]
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("A column without a name is left out") == 1
+    assert list(load(tmp_path / "m.mk").feature_names_in_) == ["a", "b"]
+
+
+def test_a_pattern_stands_for_the_files_that_match(folder, tmp_path):
+    said = fit(folder / "[01].parquet", tmp_path / "m.mk", "-t", "y", "--drop", "label", "--test-size", "0")
+    assert "600 rows to learn from" in said
+    assert "Wrote 900 predictions" in run(
+        "predict", tmp_path / "m.mk", folder / "*.parquet", "-o", tmp_path / "out.csv"
+    )
+    assert "among the files that rows" in run(
+        "predict", tmp_path / "m.mk", folder / "*.parquet", "-o", folder / "out.parquet", code=2
+    )
+    assert "among the files that rows" in run(
+        "predict", tmp_path / "m.mk", folder, "-o", folder / "out.parquet", code=2
+    )
+
+
+def test_a_file_that_lacks_a_column_is_named(folder, tmp_path):
+    fit(folder, tmp_path / "m.mk", "-t", "y", "--drop", "label")
+    parquet.write_table(TABLE.drop_columns(["b"]), folder / "1.parquet")
+    assert "1.parquet has no column 'b'" in run("predict", tmp_path / "m.mk", folder, code=2)
+
+
 def test_labels_are_classes(folder, tmp_path):
     assert "target label (classes)" in fit(folder, tmp_path / "m.mk", "-t", "label", "--drop", "y")
     score = read_metadata(tmp_path / "m.mk")["score"]

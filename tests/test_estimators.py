@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear, Polynomial
-from manykernels.solvers import SILP, Greedy, LpNorm, SimpleMKL, Single, Uniform
+from manykernels.solvers import SILP, Blockwise, Greedy, LpNorm, SimpleMKL, Single, TriplyStochastic, Uniform
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,19 @@ def test_scikit_learn_finds_nothing_to_object_to(estimator):
     failed = [(r["check_name"], r["exception"]) for r in results if r["status"] not in ("passed", "skipped")]
     assert not failed
     assert {r["check_name"] for r in results if r["status"] == "skipped"} <= {"check_array_api_input"}
+
+
+STREAMED = {
+    "check_fit_score_takes_y": "it calls partial_fit after fit, which would throw the fitted model away",
+    "check_sample_weight_equivalence_on_dense_data": "a weight is a repetition only without random steps",
+    "check_sample_weight_equivalence_on_sparse_data": "a weight is a repetition only without random steps",
+}
+
+
+def test_scikit_learn_objects_to_a_stream_for_known_reasons_only():
+    model = MKLClassifier([RBF(1.0)], solver=TriplyStochastic(random_state=0))
+    results = check_estimator(model, on_skip=None, on_fail=None, expected_failed_checks=STREAMED)
+    assert not [(r["check_name"], r["exception"]) for r in results if r["status"] == "failed"]
 
 
 # -- one kernel: the same machine as scikit-learn's ----------------------------------------------------
@@ -301,6 +314,12 @@ def test_dual_coefficients_and_weights_give_the_scores(three):
     np.testing.assert_allclose(K @ m.dual_coef_ + m.intercept_, m.decision_function(X), atol=1e-9)
 
 
+@pytest.mark.parametrize("solver", [Blockwise(grids=4), TriplyStochastic()])
+def test_coefficients_of_features_are_no_dual_coefficients(binary, solver):
+    assert MKLClassifier([RBF(1.0)], solver=solver).fit(*binary).dual_coef_ is None
+    assert "dual_coef_ : (n, c) array or None" in MKLClassifier.__doc__
+
+
 def test_the_table_is_sorted_and_its_shares_sum_to_one(three):
     X, y = three
     table = MKLClassifier([RBF(s) for s in (0.1, 1.0, 10.0)]).fit(X, y).combination_.table()
@@ -318,6 +337,31 @@ def test_probabilities_need_a_probabilistic_loss(three):
         P = MKLClassifier(loss=loss).fit(X, y).predict_proba(X)
         np.testing.assert_allclose(P.sum(axis=1), 1)
         assert (P.argmax(axis=1) == y).mean() > 0.9
+
+
+UNCALIBRATED = {
+    "no probabilities with holdout=0.*fit with holdout='auto'": lambda m: m.set_params(solver__holdout=0).fit,
+    "fewer than 20 unseen rows.*or with a larger holdout": lambda m: m.fit,
+    "fewer than 20 unseen rows.*fit on more rows\\.$": lambda m: m.partial_fit,
+    "Before fit": lambda m: lambda X, y: m,
+}
+
+
+@pytest.mark.parametrize("sentence", UNCALIBRATED)
+@pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba"])
+def test_probabilities_that_could_not_be_calibrated_are_explained(sentence, method):
+    X = np.random.default_rng(0).normal(size=(15, 2))
+    model = MKLClassifier([Laplacian(1.0)], solver=Blockwise(grids=4, random_state=0))
+    model = UNCALIBRATED[sentence](model)(X, X[:, 0] > 0)
+    assert not hasattr(model, method)
+    with pytest.raises(AttributeError, match=sentence):
+        getattr(model, method)
+    with pytest.raises(AttributeError, match=sentence):
+        getattr(MKLClassifier, method)(model, X)
+
+
+def test_a_loss_that_does_not_exist_has_no_probabilities():
+    assert not hasattr(MKLClassifier(loss="hing"), "predict_proba")
 
 
 def test_two_classes_with_coupled_losses_have_one_score(binary):

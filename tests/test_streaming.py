@@ -4,6 +4,7 @@ import datetime
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,12 @@ def as_source(kind, folder):
             write(folder / f"part{i}", "parquet", plain.slice(400 * i, 400))
         (folder / "_SUCCESS").write_text("")
         return folder, "y"
+    if kind == "pattern":
+        for i in range(3):
+            (folder / f"part{i}").mkdir()
+            write(folder / f"part{i}", "parquet", plain.slice(400 * i, 400))
+            (folder / f"part{i}" / "notes.txt").write_text("none")
+        return f"{folder}/part*/*", "y"
     if kind == "dataset":
         return dataset.dataset(write(folder, "parquet")), "y"
     if kind == "table dataset":
@@ -146,6 +153,7 @@ KINDS = [
     "arrow",
     "text path",
     "folder",
+    "pattern",
     "dataset",
     "table dataset",
     "memory map",
@@ -160,7 +168,8 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_source_gives_every_row_once_a_pass(kind, tmp_path):
-    source, target = as_source(kind, tmp_path)
+    (tmp_path / "rows").mkdir()
+    source, target = as_source(kind, tmp_path / "rows")
     (rows, Y, weights), stream, model = one_pass(source, target)
     assert stream.n_rows == N
     # Text keeps the shortest digits that give the float32 back, so that float64 differs in the last bits.
@@ -192,6 +201,63 @@ def test_columns_keep_their_names_and_order(tmp_path):
 def test_columns_can_be_chosen(tmp_path):
     model = regressor().fit(open_source(write(tmp_path, "parquet", TABLE), columns=["c", "a"]), "y")
     assert list(model.feature_names_in_) == ["c", "a"]
+
+
+def shuffled_frame(named=None):
+    frame = TABLE.select(["a", "b", "c", "y"]).to_pandas().sample(frac=1, random_state=0)
+    frame.index.name = named
+    return frame
+
+
+INDEXED = {
+    "parquet": lambda frame, path: frame.to_parquet(path),
+    "feather": lambda frame, path: feather.write_feather(pa.Table.from_pandas(frame), str(path)),
+    "csv": lambda frame, path: frame.to_csv(path),
+}
+
+
+@pytest.mark.filterwarnings("ignore:A column without a name")
+@pytest.mark.parametrize("ending", INDEXED)
+def test_the_index_of_a_data_frame_is_no_feature(ending, tmp_path):
+    path, frame = tmp_path / f"rows.{ending}", shuffled_frame()
+    INDEXED[ending](frame, path)
+    model = regressor().fit(path, "y")
+    assert list(model.feature_names_in_) == PLAIN
+    answers = model.predict(frame[PLAIN])
+    model.predict_to(path, tmp_path / "out.csv")
+    assert_allclose(csv.read_csv(tmp_path / "out.csv")["prediction"], answers, rtol=1e-6)
+    nameless = regressor().fit(frame[[*PLAIN, "y"]].to_numpy(), frame["y"])
+    nameless.predict_to(path, tmp_path / "out.csv")  # columns by their order: without the index they are four
+
+
+@pytest.mark.parametrize("source", ["file", "table", "batches", "dataset"])
+def test_an_index_can_be_asked_for(source, tmp_path):
+    frame = shuffled_frame("day")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    table = pa.Table.from_pandas(frame)
+    rows = {
+        "file": tmp_path / "rows.parquet",
+        "table": table,
+        "batches": table.to_batches(300),
+        "dataset": dataset.dataset(tmp_path / "rows.parquet"),
+    }[source]
+    assert list(regressor().fit(rows, "y").feature_names_in_) == PLAIN
+    assert list(regressor().fit(rows, "day").feature_names_in_) == [*PLAIN, "y"]
+    assert list(regressor().fit(rows, "y", "day").feature_names_in_) == PLAIN
+    model = regressor().fit(open_source(rows, columns=["a", "day"]), "y")
+    assert list(model.feature_names_in_) == ["a", "day"]
+    assert sum(map(len, predict_batches(model, rows))) == N
+
+
+def test_a_column_without_a_name_is_left_out_with_a_warning(tmp_path):
+    shuffled_frame().to_csv(tmp_path / "rows.csv")
+    with pytest.warns(UserWarning, match="A column without a name is left out.*index=False") as caught:
+        model = regressor().fit(tmp_path / "rows.csv", "y")
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        next(predict_batches(model, tmp_path / "rows.csv"))  # the model knows its columns
+        regressor().fit(open_source(tmp_path / "rows.csv", drop=[""]), "y")
 
 
 def test_weights_come_from_a_column(tmp_path):
@@ -437,10 +503,25 @@ def test_a_missing_value_in_a_batch_is_named_by_the_batch():
 
 
 def test_missing_targets_are_refused(tmp_path):
-    table = pa.table({"a": X[:, 0], "y": [None, *y[1:].tolist()]})
-    says("Column 'y' has 1 missing values", lambda: regressor().fit(write(tmp_path, "parquet", table), "y"))
+    values = y.tolist()
+    values[700] = None
+    table = pa.table({"a": X[:, 0], "y": values})
+    says(
+        r"Column 'y' holds a missing value in row 50 of row group 5 of rows\.parquet; remove that row",
+        lambda: regressor().fit(write(tmp_path, "parquet", table), "y"),
+    )
     table = pa.table({"a": X[:, 0], "y": [np.nan, *y[1:].tolist()]})
     says("y holds a missing", lambda: regressor().fit(write(tmp_path, "parquet", table), "y"))
+
+
+def test_a_missing_label_in_a_batch_is_named_by_its_row():
+    gaps = labels.astype(object)
+    gaps[450] = None
+    batches = [(X[i : i + 100], gaps[i : i + 100]) for i in range(0, N, 100)]
+    says(
+        r"batch 4 \(from row 400\): y has a missing value in row 450; remove",
+        lambda: classifier().fit(batches),
+    )
 
 
 def test_weights_must_be_weights(tmp_path):
@@ -507,6 +588,69 @@ def test_a_file_must_exist_and_be_readable(tmp_path):
     says("must end in", lambda: regressor().fit(tmp_path / "rows.txt", "y"))
     (tmp_path / "bad.parquet").write_text("no parquet")
     says("bad.parquet cannot be read", lambda: regressor().fit(tmp_path / "bad.parquet", "y"))
+
+
+def write_two(folder, first, second, ending="parquet"):
+    for i, columns in enumerate((first, second)):
+        (folder / f"{i}").mkdir(exist_ok=True)
+        write(folder / f"{i}", ending, TABLE.select(columns).slice(500 * i, 500))
+    return folder
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "feather"])
+def test_a_file_that_lacks_a_column_is_named(ending, tmp_path):
+    folder = write_two(tmp_path, ["a", "b", "y"], ["a", "y"], ending)
+    missing = rf"1/rows\.{ending} has no column 'b'; add it, or remove that file"
+    says(missing, lambda: regressor().fit(folder, "y"))
+    says(missing, lambda: regressor().fit([folder / f"{i}" / f"rows.{ending}" for i in (0, 1)], "y"))
+    assert list(regressor().fit(open_source(folder, drop=["b"]), "y").feature_names_in_) == ["a"]
+    model = regressor().fit(folder / "0", "y")
+    says(missing, lambda: list(predict_batches(model, folder)))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "feather"])
+def test_a_file_with_one_more_column_is_named(ending, tmp_path):
+    folder = write_two(tmp_path, ["a", "y"], ["a", "b", "y"], ending)
+    says(
+        rf"1/rows\.{ending} has a column 'b', which the first file does not have; .*columns=",
+        lambda: regressor().fit(folder, "y"),
+    )
+    model = regressor().fit(open_source(folder, columns=["a"]), "y")
+    assert sum(map(len, predict_batches(model, folder))) == N
+    schema = pa.schema([("a", pa.float32()), ("y", pa.float64())])
+    chosen = dataset.dataset(folder, schema=schema, format=ending)
+    assert list(regressor().fit(chosen, "y").feature_names_in_) == ["a"]
+
+
+def test_files_may_have_their_columns_in_another_order_and_precision(tmp_path):
+    folder = write_two(tmp_path, ["a", "b", "y"], ["y", "b", "a"])
+    wide = TABLE.select(["y", "b", "a"]).slice(500).to_pandas().astype(float) + 1e-9
+    wide.to_parquet(folder / "1" / "rows.parquet", index=False)
+    (rows, _, _), _, _ = one_pass(folder, "y")
+    expected = np.concatenate([X[:500, :2].astype(float), wide[["a", "b"]]])
+    assert_array_equal(sorted_rows(rows), sorted_rows(expected))
+
+
+def test_a_file_with_text_in_a_column_of_numbers_is_named(tmp_path):
+    folder = write_two(tmp_path, ["a", "y"], ["a", "y"])
+    parquet.write_table(pa.table({"a": ["1"], "y": [1.0]}), folder / "1" / "rows.parquet")
+    says(r"1/rows\.parquet: Column 'a' holds text, not numbers", lambda: regressor().fit(folder, "y"))
+
+
+def test_an_index_in_some_of_the_files_is_no_feature(tmp_path):
+    for i, frame in enumerate((shuffled_frame().reset_index(drop=True), shuffled_frame())):
+        frame.to_parquet(tmp_path / f"{i}.parquet")
+    assert list(regressor().fit(tmp_path, "y").feature_names_in_) == PLAIN
+    assert (
+        list(regressor().fit([tmp_path / "1.parquet", tmp_path / "0.parquet"], "y").feature_names_in_)
+        == PLAIN
+    )
+
+
+def test_a_pattern_that_matches_nothing_is_named(tmp_path):
+    says(r"\*\.parquet matches no table", lambda: regressor().fit(tmp_path / "*.parquet", "y"))
+    write(tmp_path, "parquet").rename(tmp_path / "rows[1].parquet")
+    regressor().fit(tmp_path / "rows[1].parquet", "y")  # the name of a file
 
 
 def test_an_iterator_is_not_enough_for_several_passes_or_unknown_labels():
@@ -592,7 +736,17 @@ def test_labels_and_several_targets_go_to_a_file(tmp_path):
     several = regressor().fit([(X, np.column_stack([y, s]))])
     several.predict_to([(X, y)], tmp_path / "two.csv")
     assert csv.read_csv(tmp_path / "two.csv").column_names == ["prediction_0", "prediction_1"]
-    says("has no probabilities", lambda: model.predict_to(path, tmp_path / "p.parquet", proba=True))
+
+
+def test_probabilities_that_are_not_there_are_explained(tmp_path):
+    says(
+        "gives no probabilities; fit with loss=",
+        lambda: classifier().fit(X, labels).predict_proba(X),
+        AttributeError,
+    )
+    model = classifier().fit(X, labels)
+    says("gives no probabilities; fit", lambda: model.predict_to(X, tmp_path / "p.csv", proba=True))
+    says("predicts numbers", lambda: regressor().fit(X, y).predict_to(X, tmp_path / "p.csv", proba=True))
 
 
 def test_batches_of_predictions_are_in_order():
@@ -605,6 +759,31 @@ def test_batches_of_predictions_are_in_order():
         "The source has 2 columns, and the model was fitted on 3",
         lambda: list(predict_batches(model, X[:, :2])),
     )
+
+
+def test_predictions_do_not_go_where_the_rows_come_from(tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    path = write(folder, "parquet")
+    before, model = path.read_bytes(), regressor().fit(path, "y")
+    cases = [
+        (path, path),
+        (str(path), folder / ".." / "rows" / "rows.parquet"),
+        ([path], path),
+        (folder, folder / "out.parquet"),
+        (folder, folder / "deeper" / "out.csv"),
+        (f"{folder}/*.parquet", folder / "out.parquet"),
+        (f"{tmp_path}/**/*.parquet", tmp_path / "out.parquet"),
+        (open_source(folder, drop=["y"]), folder / "out.parquet"),
+        (dataset.dataset(path), path),
+    ]
+    for rows, out in cases:
+        says("would be among the files that rows are read from", lambda r=rows, o=out: model.predict_to(r, o))
+    assert path.read_bytes() == before and [p.name for p in folder.iterdir()] == ["rows.parquet"]
+    for rows, out in [(path, folder / "out.parquet"), (f"{folder}/r*.parquet", folder / "out.parquet")]:
+        assert model.predict_to(rows, out) == N
+    (folder / "out.parquet").unlink()
+    assert model.predict_to(folder, tmp_path / "out.parquet") == N
 
 
 def test_a_failing_prediction_leaves_no_file(tmp_path):

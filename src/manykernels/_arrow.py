@@ -1,4 +1,4 @@
-"""Tables in files, by pyarrow: Parquet, CSV and Arrow, alone or in folders, read and written in pieces."""
+"""Tables in files, by pyarrow: Parquet, CSV and Arrow, read and written in pieces."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ._columns import choose, float_type, listed, not_numbers
+from ._columns import choose, float_type, index_of, listed, not_numbers
+from ._files import arrow, check_files, format_of, in_one_sentence
 from ._sources import CHUNK, Chunk, Source, keys_of
 from ._text import brief
 from .persistence import replacing
@@ -26,104 +26,17 @@ PACKERS: dict[str, Any] = {
     ".gz": lambda stream: gzip.GzipFile("", "wb", fileobj=stream),
     ".bz2": lambda stream: bz2.BZ2File(stream, "wb"),
 }
-#: The formats, by the ending of a file's name.
-FORMATS = {
-    "parquet": "parquet",
-    "pq": "parquet",
-    "csv": "csv",
-    "tsv": "tsv",
-    "feather": "ipc",
-    "arrow": "ipc",
-    "ipc": "ipc",
-}
-
-
-def arrow():
-    """Return pyarrow, or say how to get it."""
-    try:
-        import pyarrow as pa
-        import pyarrow.dataset
-    except ImportError as error:
-        raise ImportError(
-            "Reading and writing tables needs pyarrow: pip install 'manykernels[io]'"
-        ) from error
-    return pa
-
-
-def open_dataset(path):
-    """Return a file, a folder or a list of files as a pyarrow Dataset, the format being told by the names."""
-    pa = arrow()
-    paths = [os.fspath(p) for p in path] if isinstance(path, list | tuple) else os.fspath(path)
-    for one in paths if isinstance(paths, list) else [paths]:
-        if not os.path.exists(one):
-            raise FileNotFoundError(f"{one} does not exist.")
-    sample = paths[0] if isinstance(paths, list) else paths
-    kind = _format(sample if os.path.isfile(sample) else _first_file(sample))
-    if kind in ("csv", "tsv"):
-        from pyarrow.csv import ParseOptions
-
-        options = ParseOptions(delimiter="," if kind == "csv" else "\t")
-        kind = pa.dataset.CsvFileFormat(parse_options=options)
-    if isinstance(paths, str) and os.path.isdir(paths):
-        endings = {k for k, v in FORMATS.items() if v == _format(_first_file(paths))}
-        files = [str(f) for f in _files(paths) if _ending(f) in endings]
-        with _in_one_sentence(paths):
-            return pa.dataset.dataset(files, format=kind, partitioning="hive", partition_base_dir=paths)
-    with _in_one_sentence(sample):
-        return pa.dataset.dataset(paths, format=kind)
-
-
-def _files(folder) -> list[Path]:
-    """Return the files of a folder and its subfolders, without hidden ones."""
-    found = sorted(f for f in Path(folder).rglob("*") if f.is_file())
-    return [f for f in found if not any(p[0] in "._" for p in f.relative_to(folder).parts)]
-
-
-def _first_file(folder) -> str:
-    for file in _files(folder):
-        if _ending(file) in FORMATS:
-            return str(file)
-    known = ", ".join("." + k for k in FORMATS)
-    raise ValueError(f"{folder} is a folder without tables; their names must end in {known}.")
-
-
-def _ending(path) -> str:
-    endings = [s.lower().lstrip(".") for s in Path(path).suffixes]
-    return next((s for s in reversed(endings) if s not in ("gz", "bz2", "zst")), "")
-
-
-def _format(path) -> str:
-    if _ending(path) not in FORMATS:
-        known = ", ".join("." + k for k in FORMATS)
-        raise ValueError(f"{path} must end in {known}, to say what it is.")
-    return FORMATS[_ending(path)]
-
-
-class _in_one_sentence:
-    """Turn what pyarrow says of a broken file into one sentence that names it."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if kind is not None and issubclass(kind, arrow().ArrowException):
-            said = str(error).strip().splitlines()[0] if str(error).strip() else kind.__name__
-            raise ValueError(f"{self.name} cannot be read: {said}") from error
-        return False
 
 
 class Tables(Source):
     """Rows of a pyarrow Dataset.
 
     Units are row groups of Parquet files, and other files as a whole. A Parquet file is read page by page, so that
-    memory does not depend on the size of its row groups.
+    memory does not depend on the size of its row groups. `origin` is what the user gave, if that were paths.
     """
 
-    def __init__(self, dataset, columns=None, drop=None):
-        self.dataset, self.columns, self.drop = dataset, columns, drop
+    def __init__(self, dataset, columns=None, drop=None, origin=None):
+        self.dataset, self.columns, self.drop, self.origin = dataset, columns, drop, origin
         self.y = self.sample_weight = None
 
     def bind(self, y=None, sample_weight=None, features=None):
@@ -138,13 +51,32 @@ class Tables(Source):
         bound.y, bound.sample_weight = y, sample_weight
         schema = self.dataset.schema
         bound.names = choose(
-            tuple(schema.names), (*listed(y), *listed(sample_weight)), features, self.columns, self.drop
+            tuple(schema.names),
+            (*listed(y), *listed(sample_weight)),
+            features,
+            self.columns,
+            self.drop,
+            index=index_of(schema),
+            warn=self.names is None,
         )
         dtypes = [_number_type(schema.field(name)) for name in bound.names]
+        dtypes += bound._types_elsewhere((*bound.names, *listed(y), *listed(sample_weight)))
         bound._dtype = np.float64 if self._is_text else float_type(dtypes)
         if sample_weight is not None:
             _number_type(schema.field(sample_weight))
         return bound
+
+    def _types_elsewhere(self, wanted) -> list[np.dtype]:
+        """Return the types of the features in files with another schema than the first, after checking them."""
+        # A Dataset that the user has opened may leave out columns on purpose.
+        closed = self.origin is not None and self.columns is None and len(wanted) > len(self.names or ())
+        types = []
+        for path, schema in check_files(self.dataset, wanted, closed=closed):
+            try:
+                types += [_number_type(schema.field(n)) for n in self.names or () if n in schema.names]
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+        return types
 
     _dtype: Any = np.float64
 
@@ -158,7 +90,7 @@ class Tables(Source):
         units: list[tuple[Any, int | None, str, int | None]] = []
         for fragment in fragments:
             name = os.path.basename(getattr(fragment, "path", "")) or "the table"
-            with _in_one_sentence(name):
+            with in_one_sentence(name):
                 if hasattr(fragment, "split_by_row_group"):
                     units += [(fragment, group.id, name, group.num_rows) for group in fragment.row_groups]
                 else:
@@ -178,11 +110,10 @@ class Tables(Source):
         wanted = [] if targets_only else list(self.names or ())
         columns = [*wanted, *listed(self.y), *listed(self.sample_weight)]
         first = 0
-        with _in_one_sentence(where):
+        with in_one_sentence(where):
             for batch in self._batches(fragment, group, list(dict.fromkeys(columns))):
-                place = f"row {first:,} of {where}"
                 X = None if targets_only else self._matrix(batch)
-                y = self._targets(batch, place)
+                y = self._targets(batch, where, first)
                 s = None
                 if self.sample_weight is not None:
                     s = _numbers(batch.column(self.sample_weight)).astype(float)
@@ -229,15 +160,17 @@ class Tables(Source):
             X[:, j] = _numbers(batch.column(name))
         return X
 
-    def _targets(self, batch, place):
+    def _targets(self, batch, where, first):
         if self.y is None:
             return None
         parts = []
         for name in listed(self.y):
             values = batch.column(name)
             if values.null_count:
+                row = first + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
                 raise ValueError(
-                    f"Column {brief(name)} has {values.null_count:,} missing values from {place} on; remove those rows."
+                    f"Column {brief(name)} holds a missing value in row {row:,} of {where}; remove that row, or fill "
+                    "it in."
                 )
             parts.append(_labels(values))
         return parts[0] if isinstance(self.y, str) else np.column_stack(parts)
@@ -299,7 +232,7 @@ class TableWriter:
 
     def __init__(self, path):
         self.path = os.path.realpath(path)
-        self.kind = _format(path)
+        self.kind = format_of(path)
         if self.kind == "tsv":
             raise ValueError(f"{path} must end in .parquet, .csv, .feather or .arrow.")
         self._writer: Any = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ from sklearn.model_selection import train_test_split
 
 from . import MKLClassifier, MKLRegressor
 from ._cli_screens import note, say, stderr
-from ._cli_tables import choose_columns, named, read_numbers, read_table, read_target
+from ._cli_tables import choose_columns, features_of, named, read_numbers, read_table, read_target
 from .families import Products
 from .registry import SOLVERS, is_auto, solver_class
+from .streaming import check_probabilities
 
 #: What --kernels may be.
 KERNELS = ("gaussian", "laplacian", "linear", "products")
@@ -119,8 +122,7 @@ def fit_visibly(model, X, y, **options) -> float:
     What a solver warns of is printed as a note; `options` are those of ``fit``.
     """
     started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught, stderr().status("Fitting ...") as status:
-        warnings.simplefilter("always", UserWarning)
+    with noted(), stderr().status("Fitting ...") as status:
 
         def report(step):
             gap = step.gap / max(abs(step.objective), 1e-300)
@@ -128,11 +130,18 @@ def fit_visibly(model, X, y, **options) -> float:
             status.update(f"Fitting: iteration {step.iteration}, relative gap {gap:.1e}, {kernels}")
 
         model.fit(X, y, on_iteration=report, **options)
-    seconds = time.perf_counter() - started
+    return time.perf_counter() - started
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """Print what is warned of as notes, in the end."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             note(warning.message)
-    return seconds
 
 
 def held_out(model, X, y, y_train) -> dict[str, Any] | None:
@@ -151,13 +160,31 @@ def held_out(model, X, y, y_train) -> dict[str, Any] | None:
     return score
 
 
+def check_proba(model, path) -> None:
+    """Refuse --proba for a model without probabilities, and say why in terms of the command line."""
+    if not hasattr(model, "classes_"):
+        raise ValueError(f"{path} predicts numbers, which have no probabilities; leave --proba out.")
+    if hasattr(model, "predict_proba"):
+        return
+    if getattr(model.solver_, "calibrates", False):  # the loss is not the reason
+        check_probabilities(model)
+    raise ValueError(
+        f"{path} has no probabilities, as its loss is {model.loss_.name}; fit it with --loss logistic."
+    )
+
+
+def model_columns(model, metadata) -> list[str] | None:
+    """Return the names of the columns that a model predicts from, None where it knows none."""
+    return metadata.get("columns", getattr(model, "feature_names_in_", None))
+
+
 def model_rows(model, metadata, table, path):
     """Return the rows of a table as the model wants them: its columns, in its order and scale."""
     if model.combination_.family.pairwise:
         raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
-    names = metadata.get("columns", getattr(model, "feature_names_in_", None))
+    names = model_columns(model, metadata)
     if names is None:  # fitted in Python, on an array: the columns go by their order
-        names = table.column_names
+        names = features_of(table)
         if len(names) != model.n_features_in_:
             raise ValueError(
                 f"{path} was fitted on {model.n_features_in_} columns without names, and the table has "

@@ -13,7 +13,7 @@ from .registry import solver_names
 Data = Annotated[
     Path,
     Argument(
-        help="A table (CSV, TSV, Parquet, Arrow, Feather) or a folder of them.",
+        help="A table (CSV, TSV, Parquet, Arrow, Feather), a folder of them, or a quoted pattern such as 'rows/*.csv'.",
         metavar="DATA",
         show_default=False,
     ),

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from . import MKLClassifier
-from ._cli_models import fit_visibly, kept_beside, make_model
+from ._cli_models import fit_visibly, kept_beside, make_model, noted
 from ._cli_screens import say
 from ._cli_tables import MOST_CLASSES, is_large
+from ._files import is_pattern
 from ._sources import Source
 from ._streamed import streams
 from ._views import Part, Standardised
@@ -20,7 +21,7 @@ from .streaming import open_source, predict_rows
 
 def is_streamed(data: Path, solver: str) -> bool:
     """Whether a fit goes over the table in pieces: it is large, and the solver can."""
-    if data.is_dir():
+    if data.is_dir() or is_pattern(data):
         return True
     auto = solver == "auto" and "blockwise" in SOLVERS
     return is_large(data) and (auto or streams(MKLClassifier(solver=solver)))
@@ -35,7 +36,8 @@ def fit_in_pieces(
     """
     if not 0 <= test_size < 1:
         raise ValueError(f"--test-size is {test_size:g}; use a share between 0 and 1.")
-    source = open_source(data, columns=_split(columns), drop=_split(drop)).bind(target)
+    with noted():
+        source = open_source(data, columns=_split(columns), drop=_split(drop)).bind(target)
     classify = _is_class(source, target, task)
     source.numeric_targets = not classify
     train: Source = Part(source, test_size, seed, others=True) if test_size else source

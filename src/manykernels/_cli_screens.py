@@ -119,7 +119,7 @@ def print_model(model, metadata, top: int = TOP) -> None:
 
 def model_facts(model, metadata) -> dict[str, str]:
     """Return what is known about a model, by label."""
-    facts = {"Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name} loss, C={model.C:g}"}
+    facts = {"Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name} loss, C={model.C_:g}"}
     if metadata.get("target") is not None:
         facts["Target"] = str(metadata["target"])
     if hasattr(model, "classes_"):
@@ -153,7 +153,7 @@ def model_json(model, metadata, top: int | None) -> str:
         "estimator": type(model).__name__,
         "solver": repr(model.solver_),
         "loss": model.loss_.name,
-        "C": model.C,
+        "C": model.C_,
         "objective": model.objective_,
         "gap": model.gap_,
         "gap_kind": model.gap_kind_,

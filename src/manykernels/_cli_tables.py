@@ -13,7 +13,10 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
 
-from ._arrow import TableWriter, open_dataset
+from ._arrow import TableWriter
+from ._cli_screens import note
+from ._columns import UNNAMED, index_of
+from ._files import check_files, is_pattern, open_dataset
 from ._sources import CHUNK
 
 #: Files of more bytes than this are read in pieces, where the solver can.
@@ -54,17 +57,18 @@ def read_table(path: Path) -> pa.Table:
 
 
 def is_large(path: Path) -> bool:
-    """Whether a table is read in pieces: a folder, or a file of more than `LARGE` bytes."""
-    return path.is_dir() or (path.exists() and path.stat().st_size > LARGE)
+    """Whether a table is read in pieces: a folder, files that match a pattern, or a file of more than `LARGE` bytes."""
+    return path.is_dir() or is_pattern(path) or (path.exists() and path.stat().st_size > LARGE)
 
 
-def read_pieces(path: Path) -> Iterator[pa.Table]:
-    """Yield a table in pieces; a small one in one."""
+def read_pieces(path: Path, wanted=None) -> Iterator[pa.Table]:
+    """Yield a table in pieces, a small one in one; every file must have the columns that are wanted."""
     if not is_large(path):
         yield read_table(path)
         return
-    found = False
-    for batch in open_dataset(path).to_batches(batch_size=CHUNK, batch_readahead=2, fragment_readahead=1):
+    found, dataset = False, open_dataset(path)
+    check_files(dataset, [name for name in wanted or () if name in dataset.schema.names])
+    for batch in dataset.to_batches(batch_size=CHUNK, batch_readahead=2, fragment_readahead=1):
         if batch.num_rows:
             found = True
             yield pa.Table.from_batches([batch])
@@ -127,10 +131,17 @@ def choose_columns(table, target, columns, drop) -> list[str]:
         if target in listed:
             raise ValueError(f"{target} is the target; leave it out of --columns.")
         return list(dict.fromkeys(listed))
-    names = [name for name in table.column_names if name != target and name not in listed]
+    names = [name for name in features_of(table) if name != target and name not in listed]
+    if "" in table.column_names and "" not in (target, *listed):
+        note(UNNAMED)
     if not names:
         raise ValueError("No column is left to predict from; drop fewer.")
     return names
+
+
+def features_of(table) -> list[str]:
+    """Return the columns that hold no index: pandas stores one with the rows, in CSV under an empty name."""
+    return [name for name in table.column_names if name not in ("", *index_of(table))]
 
 
 def read_numbers(table, names) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -67,8 +68,24 @@ def listed(value) -> tuple[str, ...]:
     return () if value is None else (value,) if isinstance(value, str) else tuple(value)
 
 
-def choose(names, labels, features, columns, drop) -> tuple[str, ...]:
-    """Return the features among the columns `names`: those asked for, or all but the labels and what is dropped."""
+#: What is said of a column with an empty name.
+UNNAMED = (
+    "A column without a name is left out, as DataFrame.to_csv writes an index like that; write the file with "
+    "index=False, or give the column a name to predict from it."
+)
+
+
+def index_of(table) -> tuple[str, ...]:
+    """Return the columns in which pandas has stored an index, by the metadata of an Arrow schema or of its table."""
+    stored = getattr(getattr(table, "schema", table), "pandas_metadata", None) or {}
+    return tuple(name for name in stored.get("index_columns", ()) if isinstance(name, str))
+
+
+def choose(names, labels, features, columns, drop, *, index=(), warn=True) -> tuple[str, ...]:
+    """Return the features among the columns `names`: those asked for, or all that are left.
+
+    Left out are labels, what is dropped, columns of an `index`, and columns without a name, with a warning.
+    """
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ValueError(f"There are two columns called {brief(twice)}; rename one.")
@@ -81,6 +98,9 @@ def choose(names, labels, features, columns, drop) -> tuple[str, ...]:
     if columns is not None:
         return tuple(name for name in columns if name not in labels)
     left = tuple(name for name in names if name not in (*labels, *(drop or ())))
+    if warn and "" in left:
+        warnings.warn(UNNAMED, UserWarning, stacklevel=2)
+    left = tuple(name for name in left if name not in ("", *index))
     if not left:
         raise ValueError("No column is left to predict from.")
     return left

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_array
 
 from ._rows import KernelRows, all_or_nothing, check_weights
 from ._streamed import Streamed, streams
@@ -117,10 +116,8 @@ class MKL(Streamed, KernelRows, BaseEstimator):
         return [np.float64, np.float32] if isinstance(self.solver_, StreamingSolver) else np.float64
 
     def _weights(self, sample_weight, X, y):
-        if sample_weight is None or not hasattr(self, "state_"):
-            return check_weights(sample_weight, X)
-        # A batch of a stream may well be without weight.
-        return check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+        # A later batch of a stream may well be without weight.
+        return check_weights(sample_weight, X, none=hasattr(self, "state_"))
 
     def _check_loss(self, loss):
         """Refuse a loss that does not suit the targets."""
@@ -174,6 +171,16 @@ class MKL(Streamed, KernelRows, BaseEstimator):
         raise NotImplementedError
 
     # -- predict ---------------------------------------------------------------------------------------
+
+    def _rows(self, X):
+        from .streaming import is_source
+
+        if is_source(X, None):
+            raise ValueError(
+                f"X is {brief(X)}, and not rows in memory; use predict_to(X, 'predictions.parquet'), or "
+                "manykernels.streaming.predict_batches(model, X)."
+            )
+        return super()._rows(X)
 
     def _scores(self, X) -> np.ndarray:
         rows = self._rows(X)

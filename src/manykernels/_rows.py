@@ -43,10 +43,14 @@ def as_needed(X, family: Family):
     return X.toarray()
 
 
-def check_weights(sample_weight, X) -> np.ndarray:
-    """Return the weights of the rows, ones by default, or raise."""
+def check_weights(sample_weight, X, *, none: bool = False) -> np.ndarray:
+    """Return the weights of the rows, ones by default, or raise; `none` says whether all may be zero."""
     if sample_weight is not None and not np.asarray(sample_weight).any():
-        raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
+        if not none:
+            raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
+        # Some versions of scikit-learn refuse zeros alone, so the shape is checked on ones.
+        ones = np.ones_like(sample_weight, dtype=np.float64)
+        return 0.0 * _check_sample_weight(ones, X, dtype=np.float64)
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._columns import choose, column, float_type, is_names, listed, matrix, names_of
+from ._columns import choose, column, float_type, index_of, is_names, listed, matrix, names_of
 from ._text import brief
+from .targets import refuse_missing
 
 #: Most rows of a chunk.
 CHUNK = 65_536
@@ -153,13 +154,11 @@ def check_finite(chunk: Chunk, names: Sequence[str] | None) -> None:
         )
 
 
-def labels(y) -> np.ndarray:
-    """Return targets as a plain array; text as text."""
+def labels(y, first: int = 0) -> np.ndarray:
+    """Return targets as a plain array, text as text; `first` is the number of their first row."""
     y = np.asarray(y)
     if y.dtype.kind == "O":
-        with_gaps = [v is None or v != v for v in y.ravel().tolist()]
-        if any(with_gaps):
-            raise ValueError("y has missing values; remove those rows, or fill them in.")
+        refuse_missing(y, first)
         y = np.array(y.tolist())
     return y
 
@@ -243,10 +242,19 @@ class Batches(Source):
         bound = copy.copy(self)
         bound.y, bound.sample_weight = y, sample_weight
         first = bound._peek()
-        names = names_of(first[0] if isinstance(first, tuple) else first)
+        rows = first[0] if isinstance(first, tuple) else first
+        names = names_of(rows)
         if names is not None:
             labels = () if isinstance(first, tuple) else listed(y) + listed(sample_weight)
-            bound.names = choose(names, labels, features, self.columns, self.drop)
+            bound.names = choose(
+                names,
+                labels,
+                features,
+                self.columns,
+                self.drop,
+                index=index_of(rows),
+                warn=self.names is None,
+            )
         elif not isinstance(first, tuple) and not hasattr(first, "__array__"):
             raise ValueError(
                 f"The source yields {brief(first)}; its batches must be (X, y), (X, y, sample_weight), or tables "
@@ -319,7 +327,7 @@ class Batches(Source):
                 if self.sample_weight is not None:
                     s = column(batch, self.sample_weight)
             X = self._matrix(X)
-            y = None if y is None else labels(y)
+            y = None if y is None else labels(y, first)
             s = None if s is None else np.asarray(s, dtype=float)
             for name, values in (("y", y), ("sample_weight", s)):
                 if values is not None and len(values) != len(X):
@@ -342,7 +350,7 @@ class Batches(Source):
         if self.names is None:
             raise ValueError("it has column names, and the first batch has none.")
         known = {*self.names, *listed(self.y), *listed(self.sample_weight), *(self.drop or ())}
-        new = [name for name in names if name not in known]
+        new = [name for name in names if name not in {"", *known, *index_of(X)}]
         if new and self.columns is None and not self._chosen:
             raise ValueError(f"it has a column {brief(new[0])}, which the first batch does not have.")
         return matrix([column(X, name) for name in self.names], self.names)

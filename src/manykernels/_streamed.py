@@ -33,6 +33,7 @@ from .registry import SOLVERS, is_pairwise, solver_class
 from .solvers import Solver, StreamingSolver
 from .solvers.base import generator
 from .solvers.log import heard
+from .targets import announced_classes, refuse_missing
 
 
 def streams(estimator) -> bool:
@@ -43,14 +44,51 @@ def streams(estimator) -> bool:
     return isinstance(solver, StreamingSolver)
 
 
+def why_no_batches(estimator) -> str | None:
+    """Return why there is no ``partial_fit``, None where there is one."""
+    if streams(estimator):
+        return None
+    return (
+        f"solver {brief(estimator.solver)} takes all rows at once, and has no partial_fit; name a solver that streams"
+        f"{_streaming_names()}."
+    )
+
+
+def _streaming_names() -> str:
+    known = sorted(name for name, cls in SOLVERS.items() if issubclass(cls, StreamingSolver))
+    return f" ({', '.join(known).replace('_', '-')})" if known else ""
+
+
 class Streamed:
     """The part of an estimator that deals with batches; the rest is :mod:`manykernels._mkl`."""
 
     # -- partial_fit -----------------------------------------------------------------------------------
 
-    def _partial_fit(self: Any, X, y, sample_weight):
+    def _partial_fit(self: Any, X, y, sample_weight, classes=None):
+        from .streaming import is_source
+
+        if is_source(X, y):
+            raise ValueError(
+                f"X is {brief(X)}, and partial_fit takes a batch of rows in memory; pass it to fit instead."
+            )
+        if hasattr(self, "combination_") and not hasattr(self, "state_"):
+            raise ValueError(
+                "partial_fit cannot go on from a model that was fitted by fit; begin with partial_fit, on a new model "
+                "such as sklearn.base.clone(model)."
+            )
         with all_or_nothing(self), heard(self.verbose):
+            if classes is not None:
+                self._announce(announced_classes(classes))
             self._take_batch(X, y, sample_weight)
+
+    def _announce(self: Any, classes: np.ndarray) -> None:
+        if not hasattr(self, "state_"):
+            self._announced = classes
+        elif not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"classes is {brief(classes.tolist())}, and was {brief(self.classes_.tolist())} on the first call; "
+                "pass the same labels, or leave classes out."
+            )
 
     def _take_batch(self: Any, X, y, sample_weight):
         if not hasattr(self, "state_"):
@@ -92,11 +130,9 @@ class Streamed:
     def _check_streams(self: Any, why: str) -> None:
         if streams(self) or self._means_blockwise():
             return
-        known = [name for name, cls in SOLVERS.items() if issubclass(cls, StreamingSolver)]
-        named = f" ({', '.join(sorted(known)).replace('_', '-')})" if known else ""
         raise ValueError(
             f"{why}, but solver {brief(self.solver)} needs all rows in memory at once; use a solver that streams"
-            f"{named}, or pass arrays and no checkpoint."
+            f"{_streaming_names()}, or pass arrays and no checkpoint."
         )
 
     def _means_blockwise(self: Any) -> bool:
@@ -187,7 +223,7 @@ class Streamed:
             return self._look_once(source, solver, classes, sample.size)
         check = None
         if classify and classes is not None:
-            self.classes_, check = np.unique(classes), self._targets_of
+            self.classes_, check = announced_classes(classes), self._targets_of
         if not source.columnar:
             found = survey(source, classify=classify, sample=sample, check=check)
         elif classes is None or not classify or self.class_weight == "balanced":
@@ -218,7 +254,7 @@ class Streamed:
                 f"X is an iterator, which can be read only once, and {brief(solver)} makes several passes; pass a "
                 "list of batches, a file, or an object whose __iter__ starts anew."
             )
-        found = Survey(None, np.unique(classes) if classify else None)
+        found = Survey(None, announced_classes(classes) if classify else None)
         return found, in_order(source.head(size), "the first sample")
 
     def _first_problem(self: Any, source: Source, sample: Chunk, found: Survey, solver) -> Problem:
@@ -250,6 +286,7 @@ class Streamed:
         if chunk.y is None:
             raise ValueError(f"{chunk.place} has no targets; pass y='column', or batches (X, y).")
         try:
+            refuse_missing(chunk.y, chunk.first)
             return self._check_targets(chunk.y)
         except ValueError as error:
             raise ValueError(f"{chunk.place}: {error}") from None

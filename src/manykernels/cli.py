@@ -20,7 +20,7 @@ except ImportError:  # main() says what is missing
     typer = None  # type: ignore[assignment]
 else:
     from . import _cli_options as options
-    from ._cli_models import fit_at_once, model_rows
+    from ._cli_models import check_proba, fit_at_once, model_columns, model_rows
     from ._cli_pieces import fit_in_pieces, is_streamed
     from ._cli_screens import TOP, complain, file_size, model_json, print_model, say
     from ._cli_tables import (
@@ -29,7 +29,7 @@ else:
         read_pieces,
         table_writer,
     )
-    from .streaming import prediction_columns
+    from .streaming import prediction_columns, refuse_input
 
 
 def main() -> None:
@@ -123,6 +123,8 @@ def fit(
     debug: options.Debug = False,
 ):
     """Fit a model to a table, score it on held-out rows, and write it to a file."""
+    if output.resolve() == data.resolve():
+        raise ValueError(f"{output} is the table to learn from; name another file with -o.")
     may_write(output, force)
     described = {
         "kernels": kernels,
@@ -155,15 +157,14 @@ def predict(
 ):
     """Predict the target of every row of a table."""
     if output is not None:
+        refuse_input(output, data)
         may_write(output, force)
         extension(output, WRITABLE)
     fitted, metadata = load(model), read_metadata(model)
-    if proba and not hasattr(fitted, "predict_proba"):
-        raise ValueError(
-            f"{model} has no probabilities, as its loss is {fitted.loss_.name}; fit it with --loss logistic."
-        )
+    if proba:
+        check_proba(fitted, model)
     with table_writer(output) as writer:
-        for table in read_pieces(data):
+        for table in read_pieces(data, model_columns(fitted, metadata)):
             rows = model_rows(fitted, metadata, table, model)
             columns = prediction_columns(fitted, np.asarray(fitted.predict(rows)))
             if proba:
@@ -206,3 +207,7 @@ def may_write(path: Path, force: bool) -> None:
         raise FileNotFoundError(f"The directory {path.parent} does not exist; create it first.")
     if path.exists() and not force:
         raise FileExistsError(f"{path} exists; add --force to overwrite it, or name another with -o.")
+
+
+if __name__ == "__main__":
+    main()

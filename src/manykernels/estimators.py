@@ -7,25 +7,50 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
 from . import targets
+from ._available import available_unless
 from ._mkl import MKL
-from ._streamed import streams
+from ._streamed import why_no_batches
 from ._text import brief
 from .losses import get_loss
+from .solvers.calibration import LEAST
 from .solvers.calibration import probabilities as calibrated
 
 
-def _gives_probabilities(estimator) -> bool:
+def _why_no_probabilities(estimator) -> str | None:
+    """Return why there is no ``predict_proba`` and what to do, None where there is one."""
     loss = getattr(estimator, "loss_", None)
-    if loss is not None:
+    if loss is None:
+        if estimator.loss != "auto" and get_loss(estimator.loss).probabilistic:
+            return None
         return (
-            loss.probabilistic or getattr(estimator.__dict__.get("result_"), "calibration", None) is not None
+            f"Before fit, there are no probabilities with loss={estimator.loss!r}; use loss='logistic' or 'softmax', "
+            "or fit with the solver Blockwise, which calibrates its scores."
         )
-    return estimator.loss != "auto" and get_loss(estimator.loss).probabilistic
+    if loss.probabilistic or getattr(estimator.__dict__.get("result_"), "calibration", None) is not None:
+        return None
+    if getattr(estimator.solver_, "calibrates", False):
+        return _why_not_calibrated(estimator)
+    return f"loss={loss.name!r} gives no probabilities; fit with loss='logistic' or 'softmax'."
+
+
+def _why_not_calibrated(estimator) -> str:
+    solver = type(estimator.solver_).__name__
+    streamed = hasattr(
+        estimator, "state_"
+    )  # batches are judged before they are learned from: none is held out
+    if not streamed and estimator.solver_.holdout == 0:
+        return (
+            f"There are no probabilities with holdout=0, as {solver} calibrates them on rows held out; fit with "
+            "holdout='auto' or a share such as 0.1."
+        )
+    return (
+        f"There are no probabilities, as {solver} had fewer than {LEAST} unseen rows to calibrate them on; fit on more "
+        "rows" + ("." if streamed else ", or with a larger holdout.")
+    )
 
 
 _PARAMETERS = """kernels : str, list, dict, Kernel or Family
@@ -55,8 +80,9 @@ _ATTRIBUTES = """combination_ : Combination
         The learned kernel; ``combination_.table()`` lists its parts, heaviest first.
     weights_, rho_ : (m,) arrays
         Weights θ_i/ρ_i² and scales ρ_i of the kernels, in the order of ``combination_.members``.
-    dual_coef_ : (n, c) array
-        A. The scores are ``Σ_i weights_i K_i A + intercept_``.
+    dual_coef_ : (n, c) array or None
+        A. The scores are ``Σ_i weights_i K_i A + intercept_``. None for solvers on random features (Blockwise,
+        TriplyStochastic), which have coefficients of features instead.
     intercept_ : (c,) array
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.
@@ -162,19 +188,31 @@ class MKLClassifier(ClassifierMixin, MKL):
         self._fit(X, y, sample_weight, on_iteration, init, checkpoint, classes)
         return self
 
-    @available_if(streams)
+    @available_unless(why_no_batches)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Go on with one more batch of rows; `classes` lists all labels, on the first call."""
+        """Go on with one more batch of rows.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or DataFrame
+        y : (n,) labels
+        classes : array, optional
+            All labels, on the first call; the same ones, or nothing, on later calls.
+        sample_weight : (n,) array, optional
+
+        Returns
+        -------
+        self
+        """
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs all rows at once; pass a dict of weights to partial_fit instead."
             )
-        if classes is not None and not hasattr(self, "state_"):
-            self._announced = np.unique(classes)
-        self._partial_fit(X, y, sample_weight)
+        self._partial_fit(X, y, sample_weight, classes)
         return self
 
     def _set_targets(self, y):
+        targets.refuse_missing(np.asarray(y))
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         classes = getattr(self, "_announced", None)
@@ -183,7 +221,12 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     def _check_targets(self, y):
         y = column_or_1d(y)
-        codes = np.clip(np.searchsorted(self.classes_, y), 0, len(self.classes_) - 1)
+        targets.refuse_missing(y)
+        try:
+            places = np.searchsorted(self.classes_, y)
+        except TypeError:
+            raise ValueError("y mixes labels of several types; use text, or numbers.") from None
+        codes = np.clip(places, 0, len(self.classes_) - 1)
         unseen = self.classes_[codes] != y
         if np.any(unseen):
             raise ValueError(
@@ -235,7 +278,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         F = self.decision_function(X)
         return self.classes_[(F > 0).astype(int) if F.ndim == 1 else F.argmax(axis=1)]
 
-    @available_if(_gives_probabilities)
+    @available_unless(_why_no_probabilities)
     def predict_proba(self, X):
         """Return class probabilities, (n, n_classes); with loss ``"logistic"`` or ``"softmax"``, or from Blockwise.
 
@@ -247,7 +290,7 @@ class MKLClassifier(ClassifierMixin, MKL):
             return calibrated(self._scores(X), self.result_.calibration)
         return targets.probabilities(self._scores(X), len(self.classes_), self.loss_)
 
-    @available_if(_gives_probabilities)
+    @available_unless(_why_no_probabilities)
     def predict_log_proba(self, X):
         """Return the logarithms of the class probabilities."""
         return np.log(self.predict_proba(X))
@@ -315,9 +358,20 @@ class MKLRegressor(RegressorMixin, MKL):
         self._fit(X, y, sample_weight, on_iteration, init, checkpoint)
         return self
 
-    @available_if(streams)
+    @available_unless(why_no_batches)
     def partial_fit(self, X, y, sample_weight=None):
-        """Go on with one more batch of rows."""
+        """Go on with one more batch of rows.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or DataFrame
+        y : (n,) or (n, c) array
+        sample_weight : (n,) array, optional
+
+        Returns
+        -------
+        self
+        """
         self._partial_fit(X, y, sample_weight)
         return self
 

@@ -15,10 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrow import Tables, TableWriter, open_dataset
+from ._arrow import Tables, TableWriter
+from ._files import is_input, open_dataset
 from ._sources import Arrays, Batches, Source
 from ._stream import Progress, Stream
 from ._text import brief
+from ._views import View
 
 __all__ = ["Source", "Stream", "open_source", "predict_batches", "predict_to"]
 
@@ -29,7 +31,8 @@ def open_source(data, *, columns=None, drop=None) -> Source:
     Parameters
     ----------
     data : path, list of paths, pyarrow Dataset, table, array, or iterable of batches
-        A path names a Parquet, CSV, TSV, Feather or Arrow file, or a folder of them. Batches are pairs (X, y), triples
+        A path names a Parquet, CSV, TSV, Feather or Arrow file, a folder of them, or those that match a pattern such
+        as ``"rows/*.parquet"``. Batches are pairs (X, y), triples
         (X, y, sample_weight), or tables with named columns (dicts, DataFrames, Arrow record batches). An iterator,
         such as a generator, can be read once only.
     columns : list of str, optional
@@ -47,7 +50,7 @@ def open_source(data, *, columns=None, drop=None) -> Source:
     if isinstance(data, Source):
         return data
     if _is_path(data) or (isinstance(data, list) and data and all(_is_path(d) for d in data)):
-        return Tables(open_dataset(data), columns, drop)
+        return Tables(open_dataset(data), columns, drop, origin=data)
     if _is_dataset(data):
         return Tables(data, columns, drop)
     if isinstance(data, np.ndarray) or sp.issparse(data):
@@ -148,8 +151,10 @@ def predict_to(model, source, path, *, proba: bool = False) -> int:
     int
         The number of rows.
     """
-    if proba and not hasattr(model, "predict_proba"):
-        raise ValueError("The model has no probabilities; fit it with loss='logistic' or 'softmax'.")
+    if proba:
+        check_probabilities(model)
+    source = open_source(source)
+    refuse_input(path, source)
     say = model._say if getattr(model, "verbose", 0) else None
     report = Progress(say, "predictions", None)
     method = "predict_proba" if proba else "predict"
@@ -161,6 +166,32 @@ def predict_to(model, source, path, *, proba: bool = False) -> int:
             raise ValueError("The source is empty; there is nothing to predict.")
     report.end()
     return writer.n_rows
+
+
+def refuse_input(path, source) -> None:
+    """Refuse to write to a file that the rows come from, or to where it would be read as rows the next time.
+
+    `source` is a path, a pattern, a list of paths, or a Source.
+    """
+    while isinstance(source, View):
+        source = source.inner
+    origin = source
+    if isinstance(source, Source):
+        origin = getattr(source, "origin", None) or getattr(getattr(source, "dataset", None), "files", [])
+    if is_input(path, origin):
+        raise ValueError(
+            f"{path} would be among the files that rows are read from; write the predictions to another place."
+        )
+
+
+def check_probabilities(model) -> None:
+    """Raise ValueError, with the reason, for a model without probabilities."""
+    if not hasattr(model, "classes_"):
+        raise ValueError("The model predicts numbers, which have no probabilities; leave proba out.")
+    try:
+        model.predict_proba  # noqa: B018
+    except AttributeError as error:
+        raise ValueError(str(error)) from None
 
 
 def prediction_columns(model, answer: np.ndarray, proba: bool = False) -> dict[str, np.ndarray]:

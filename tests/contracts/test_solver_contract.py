@@ -322,9 +322,13 @@ class NeedsFeatures(Solver):
     losses = ("squared",)
 
 
-@pytest.mark.parametrize("family", [Finite([RBF()]), Products(base=[RBF()])], ids=["list", "products"])
-def test_a_family_that_lacks_something_is_refused_in_one_sentence(family):
-    message = f"NeedsFeatures needs a family with explicit features, and {type(family).__name__} is not"
+@pytest.mark.parametrize(
+    "family, blame",
+    [(Finite([Linear(), RBF()]), "kernel 'rbf.*' has none"), (Products(base=[RBF()]), "Products is not")],
+    ids=["list", "products"],
+)
+def test_a_family_that_lacks_something_is_refused_in_one_sentence(family, blame):
+    message = f"NeedsFeatures needs a family with explicit features, and {blame}; pass another"
     with pytest.raises(ValueError, match=message):
         NeedsFeatures().check_compatible(family.resolve(3), get_loss("squared"))
 

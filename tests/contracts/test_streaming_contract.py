@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.combination import Combination
@@ -135,11 +136,61 @@ def test_fit_forgets_the_stream_before_it():
     assert list(model.classes_) == [False, True]
 
 
-def test_partial_fit_after_fit_does_not_go_on_with_an_older_stream():
+@pytest.mark.parametrize("before", [False, True], ids=["alone", "after a stream"])
+def test_partial_fit_does_not_throw_away_what_fit_has_learned(before):
+    model = regressor().partial_fit(X, Y) if before else regressor()
+    expected = model.fit(X[:20], Y[:20]).predict(X)
+    with pytest.raises(ValueError, match="cannot go on from a model that was fitted by fit; begin with"):
+        model.partial_fit(X[20:40], Y[20:40])
+    assert_array_equal(model.predict(X), expected)
+    assert clone(model).partial_fit(X[20:40], Y[20:40]).state_["n"] == 20
+
+
+BAD_WEIGHTS = {
+    "negative": (-np.ones(50), "[Nn]egative values"),
+    "missing": (np.full(50, np.nan), "sample_weight contains NaN"),
+    "too few": (np.ones(5), r"sample_weight\.shape == \(5,\), expected \(50,\)"),
+    "a column": (np.ones((50, 1)), "must be 1D"),
+}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first batch", "later batch"])
+@pytest.mark.parametrize("bad", BAD_WEIGHTS)
+def test_bad_weights_are_refused_in_every_batch(bad, first):
+    model = regressor() if first else regressor().partial_fit(X, Y)
+    weights, match = BAD_WEIGHTS[bad]
+    with pytest.raises(ValueError, match=match):
+        model.partial_fit(X, Y, sample_weight=weights)
+
+
+def test_a_later_batch_may_be_without_weight():
     model = regressor().partial_fit(X, Y)
-    model.fit(X[:20], Y[:20])
-    model.partial_fit(X[20:40], Y[20:40])
-    assert model.state_["n"] in (20, 40)  # anew, or from the fit: not 70
+    expected = model.predict(X)
+    assert_array_equal(model.partial_fit(X, Y, sample_weight=np.zeros(50)).predict(X), expected)
+
+
+def test_classes_are_the_same_in_every_call():
+    model = classifier().partial_fit(X, LABELS)
+    model.partial_fit(X, LABELS, classes=["yes", "perhaps", "no"])
+    with pytest.raises(ValueError, match=r"classes is \['no', 'yes'\], and was .* pass the same labels"):
+        model.partial_fit(X, LABELS, classes=["no", "yes"])
+
+
+def test_classes_of_a_call_that_failed_are_forgotten():
+    model = classifier()
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(np.full_like(X, np.nan), LABELS, classes=["no", "perhaps", "yes", "never"])
+    assert list(model.partial_fit(X, LABELS).classes_) == ["no", "perhaps", "yes"]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first batch", "later batch"])
+def test_a_missing_label_is_named_by_its_row(first):
+    model = classifier() if first else classifier().partial_fit(X, LABELS)
+    gaps = np.array([*LABELS[:3], None], dtype=object)
+    with pytest.raises(ValueError, match="y has a missing value in row 3; remove that row"):
+        model.partial_fit(X[:4], gaps)
+    with pytest.raises(ValueError, match="classes has a missing value"):
+        model.partial_fit(X, LABELS, classes=["no", None])
 
 
 def test_state_survives_a_file_and_resumes_to_the_same_result():
@@ -179,6 +230,10 @@ def test_finishing_does_not_end_the_stream():
 @pytest.mark.parametrize("estimator", [MKLClassifier, MKLRegressor])
 def test_other_solvers_have_no_partial_fit(estimator, solver):
     assert not hasattr(estimator(solver=solver), "partial_fit")
+    with pytest.raises(
+        AttributeError, match=r"solver .* takes all rows at once.*streams \(blockwise, triply"
+    ):
+        estimator(solver=solver).partial_fit(X, LABELS)
 
 
 def test_it_says_what_it_needs():

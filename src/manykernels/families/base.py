@@ -163,6 +163,10 @@ class Family(BaseEstimator):
         """Whether sparse rows need not be made dense."""
         return False
 
+    def shortfall(self, capability: type) -> str:
+        """Return a clause on who is to blame for a capability that the family does not have."""
+        return f"{type(self).__name__} is not"
+
     def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Family:
         """Return a copy bound to the columns of X, after checking parameters."""
         raise NotImplementedError

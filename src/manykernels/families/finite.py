@@ -15,10 +15,13 @@ from .._text import brief
 from .._threads import map_in_threads
 from ..kernels import Kernel, as_kernel
 from .bank import Bank, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
-from .base import Family
+from .base import Family, HasFeatures, HasRandomFeatures
 from .sampling import draw_listed, uniform_listed
 from .search import Listed
 from .values import KernelValues, StackValues, Values
+
+#: Kernels of this package that are scikit-learn's of these names, with features besides.
+PLAIN = {"linear": "Linear()", "rbf": "RBF(sigma)", "laplacian": "Laplacian(sigma)"}
 
 
 def _all_explicit(family) -> bool:
@@ -78,6 +81,17 @@ class Finite(_FiniteFamily):
     def __init__(self, kernels, names=None):
         self.kernels = kernels
         self.names = names
+
+    def shortfall(self, capability):
+        """Name the first kernel that keeps the family from having features; the others may be fine."""
+        flag = {HasFeatures: "explicit", HasRandomFeatures: "has_random_features"}.get(capability, "")
+        i = next((i for i, k in enumerate(self._kernels()) if not getattr(k, flag, True)), None)
+        if i is None:
+            return super().shortfall(capability)
+        kernel = self._kernels()[i]
+        plain = PLAIN.get(getattr(kernel, "metric", ""))
+        instead = "" if plain is None else f" (use {plain} instead)"
+        return f"kernel {brief(self.label(i))} has none{instead}"
 
     def _kernels(self) -> list[Kernel]:
         specs = self.kernels.values() if isinstance(self.kernels, Mapping) else self.kernels

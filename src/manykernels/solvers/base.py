@@ -81,7 +81,7 @@ class Solver(BaseEstimator):
         for need in self.requires:
             if not can(family, need):
                 raise ValueError(
-                    f"{name} needs a family {CAPABILITIES[need]}, and {type(family).__name__} is not; "
+                    f"{name} needs a family {CAPABILITIES[need]}, and {family.shortfall(need)}; "
                     "pass another solver or other kernels."
                 )
         if self.losses is not None and loss.name not in self.losses:

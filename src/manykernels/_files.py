@@ -1,0 +1,169 @@
+"""Files with tables: which ones a path means, and whether they fit together."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from pathlib import Path, PurePath
+from typing import Any
+
+from ._columns import index_of
+from ._text import brief
+
+#: The formats, by the ending of a file's name.
+FORMATS = {
+    "parquet": "parquet",
+    "pq": "parquet",
+    "csv": "csv",
+    "tsv": "tsv",
+    "feather": "ipc",
+    "arrow": "ipc",
+    "ipc": "ipc",
+}
+
+
+def arrow():
+    """Return pyarrow, or say how to get it."""
+    try:
+        import pyarrow as pa
+        import pyarrow.dataset
+    except ImportError as error:
+        raise ImportError(
+            "Reading and writing tables needs pyarrow: pip install 'manykernels[io]'"
+        ) from error
+    return pa
+
+
+def open_dataset(path):
+    """Return a file, a folder, a pattern such as ``"rows/*.parquet"`` or a list of files as a pyarrow Dataset.
+
+    The format is told by the names.
+    """
+    pa = arrow()
+    files, folder = _listed_files(path)
+    kind: Any = format_of(files[0])
+    if kind in ("csv", "tsv"):
+        from pyarrow.csv import ParseOptions
+
+        options = ParseOptions(delimiter="," if kind == "csv" else "\t")
+        kind = pa.dataset.CsvFileFormat(parse_options=options)
+    hive = {} if folder is None else {"partitioning": "hive", "partition_base_dir": folder}
+    with in_one_sentence(files[0] if folder is None else folder):
+        return pa.dataset.dataset(files, format=kind, **hive)
+
+
+def _listed_files(path) -> tuple[list[str], str | None]:
+    """Return the files that a path, a pattern or a list of paths means, and the folder if it is one."""
+    if isinstance(path, list | tuple):
+        return [file for one in path for file in _listed_files(one)[0]], None
+    if is_pattern(path):
+        found = [Path(f) for f in sorted(glob.glob(os.fspath(path), recursive=True)) if os.path.isfile(f)]
+        return _tables(found, f"{path} matches no table"), None
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{path} does not exist.")
+    if os.path.isdir(path):
+        return _tables(_files(path), f"{path} is a folder without tables"), os.fspath(path)
+    return [os.fspath(path)], None
+
+
+def is_pattern(path) -> bool:
+    """Whether a path is no file, and stands for those that match it."""
+    return any(c in os.fspath(path) for c in "*?[") and not os.path.exists(path)
+
+
+def _tables(files: list[Path], otherwise: str) -> list[str]:
+    """Return those of the format of the first table, or raise."""
+    kind = next((FORMATS[_ending(f)] for f in files if _ending(f) in FORMATS), None)
+    if kind is None:
+        raise ValueError(f"{otherwise}; their names must end in {', '.join('.' + k for k in FORMATS)}.")
+    return [str(f) for f in files if FORMATS.get(_ending(f)) == kind]
+
+
+def _files(folder) -> list[Path]:
+    """Return the files of a folder and its subfolders, without hidden ones."""
+    found = sorted(f for f in Path(folder).rglob("*") if f.is_file())
+    return [f for f in found if not any(p[0] in "._" for p in f.relative_to(folder).parts)]
+
+
+def _ending(path) -> str:
+    endings = [s.lower().lstrip(".") for s in Path(path).suffixes]
+    return next((s for s in reversed(endings) if s not in ("gz", "bz2", "zst")), "")
+
+
+def format_of(path) -> str:
+    """Return the format that the name of a file tells, or raise."""
+    if _ending(path) not in FORMATS:
+        known = ", ".join("." + k for k in FORMATS)
+        raise ValueError(f"{path} must end in {known}, to say what it is.")
+    return FORMATS[_ending(path)]
+
+
+def is_input(path, origin) -> bool:
+    """Whether a file to be written is among those that a path, a pattern or a list of them reads, now or next time."""
+    if isinstance(origin, list | tuple):
+        return any(is_input(path, one) for one in origin)
+    out, given = os.path.realpath(path), os.path.realpath(origin)
+    if not is_pattern(origin):
+        return out == given or (os.path.isdir(given) and PurePath(out).is_relative_to(given))
+    if "**" not in given:
+        return PurePath(out).match(given)
+    return any(fnmatch.fnmatchcase(out, p) for p in (given, given.replace("**" + os.sep, "")))
+
+
+class in_one_sentence:
+    """Turn what pyarrow says of a broken file into one sentence that names it."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is not None and issubclass(kind, arrow().ArrowException):
+            said = str(error).strip().splitlines()[0] if str(error).strip() else kind.__name__
+            raise ValueError(f"{self.name} cannot be read: {said}") from error
+        return False
+
+
+def check_files(dataset, wanted, *, closed: bool = False) -> list[tuple[str, Any]]:
+    """Refuse a file that lacks a wanted column: pyarrow would fill it with missing values.
+
+    Parameters
+    ----------
+    dataset : pyarrow Dataset
+    wanted : names of columns
+    closed : bool
+        Whether to refuse, too, a file with a column that the first one does not have.
+
+    Returns
+    -------
+    list
+        The paths and the schemas of files that differ from the dataset.
+    """
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # filtered: its fragments know nothing of the filter
+        return []
+    known = {"", *dataset.schema.names}
+    others: list[tuple[str, Any]] = []
+    for fragment in fragments:
+        path = getattr(fragment, "path", "the table")
+        with in_one_sentence(path):
+            schema = fragment.physical_schema
+        if schema.equals(dataset.schema):
+            continue
+        of_folders = arrow().dataset.get_partition_keys(fragment.partition_expression)
+        lacking = set(wanted) - {*schema.names, *of_folders}
+        if lacking:
+            name = next(name for name in wanted if name in lacking)
+            raise ValueError(f"{path} has no column {brief(name)}; add it, or remove that file.")
+        new = [name for name in schema.names if name not in {*known, *index_of(schema)}]
+        if closed and new:
+            raise ValueError(
+                f"{path} has a column {brief(new[0])}, which the first file does not have; remove it, or name the "
+                "columns to predict from with manykernels.streaming.open_source(..., columns=[...])."
+            )
+        others.append((path, schema))
+    return others
