@@ -51,7 +51,6 @@ def test_scikit_learn_finds_nothing_to_object_to(estimator):
 
 
 STREAMED = {
-    "check_fit_score_takes_y": "it calls partial_fit after fit, which would throw the fitted model away",
     "check_sample_weight_equivalence_on_dense_data": "a weight is a repetition only without random steps",
     "check_sample_weight_equivalence_on_sparse_data": "a weight is a repetition only without random steps",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -72,9 +73,11 @@ class Streamed:
                 f"X is {brief(X)}, and partial_fit takes a batch of rows in memory; pass it to fit instead."
             )
         if hasattr(self, "combination_") and not hasattr(self, "state_"):
-            raise ValueError(
-                "partial_fit cannot go on from a model that was fitted by fit; begin with partial_fit, on a new model "
-                "such as sklearn.base.clone(model)."
+            warnings.warn(
+                "partial_fit begins anew and replaces the model that was fitted by fit, which it cannot go on from; to "
+                "keep that one, call partial_fit on sklearn.base.clone(model).",
+                UserWarning,
+                stacklevel=3,
             )
         with all_or_nothing(self), heard(self.verbose):
             if classes is not None:
