@@ -31,33 +31,3 @@ def widened(Y: np.ndarray) -> np.ndarray:
     out = np.zeros((len(Y), product_width(Y.shape[1])), dtype=np.float32)
     out[:, : Y.shape[1]] = Y
     return out
-
-
-#: Multiplications up to which OpenBLAS multiplies as it finds the factors, without copying them into its own order.
-SMALL = 10**6
-
-
-def thin_product(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> None:
-    """Write AB to `out`, cut along its longer side into pieces of at most `SMALL` multiplications.
-
-    For products of which one side has a few entries, as scores and gradients of c outputs: to copy the large factor
-    costs as much as to multiply with it, so that the pieces together take half or a quarter of the time of the whole.
-    """
-    n, width = out.shape
-    parts = -(-n * width * A.shape[1] // SMALL)
-    if parts <= 1:
-        np.matmul(A, B, out=out)
-        return
-    step = _piece(max(n, width), parts)
-    if n >= width:
-        for a in range(0, n, step):
-            np.matmul(A[a : a + step], B, out=out[a : a + step])
-    else:
-        for a in range(0, width, step):
-            np.matmul(A, B[:, a : a + step], out=out[:, a : a + step])
-
-
-def _piece(n: int, parts: int) -> int:
-    """Return the length of a piece, a multiple of 16 if that is possible: what a vector holds."""
-    step = -(-n // parts)
-    return step - step % 16 if step >= 16 else step

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manykernels._numba.fourier import FARTHEST, cos_sin
-from manykernels.features import Exact
+from manykernels.features import Exact, FourierBlocks
 from manykernels.features.fourier import FourierBlock
 from manykernels.kernels import RBF, Linear
 
@@ -89,3 +89,15 @@ def test_columns_far_from_zero_keep_their_digits():
     # Ω is exact, a product of 2⁴⁰ with it errs by 2⁻¹³ in double precision, and a feature is 0.18 of that.
     assert_allclose(block.transform(far), exact.astype(float), atol=1e-4)
     assert_allclose(block.transform(X), block.transform(X.astype(np.float32)), atol=1e-6)
+
+
+def test_blocks_together_have_the_features_of_each():
+    maps = [RBF(2.0).random_features(5, 0, 0, 32), RBF(0.5).random_features(5, 0, 1, 8)]
+    blocks = [m.block(k) for m in maps for k in range(2)]
+    X = np.random.default_rng(0).standard_normal((70, 5)).astype(np.float32)
+    together = FourierBlocks.of(blocks)
+    assert together.width == 80
+    # The order of five terms of a projection may differ with its width.
+    assert_allclose(together.transform(X), np.hstack([b.transform(X) for b in blocks]), atol=1e-6)
+    some = RBF(2.0, columns=[0, 1]).random_features(5, 0, 0, 8).block(0)
+    assert FourierBlocks.of([*blocks, some]) is None and FourierBlocks.of(blocks[:1]) is None

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels._numba.stochastic import descend, follow, largest, slopes, weigh
+from manykernels._blocks import product_width
+from manykernels._numba.stochastic import follow, largest, move, slopes, weigh
 from manykernels.losses import LOSSES, get_loss
 from manykernels.solvers.feature_state import FeatureState, Layout, closed_form
 from manykernels.solvers.feature_steps import largest_eigenvalue
@@ -86,13 +87,30 @@ def test_the_largest_terms_are_summed(k):
     assert_allclose(largest(theta, rho_sq, values, k), np.sort(terms)[-k:].sum())
 
 
-def test_coefficients_descend_and_the_mean_follows():
+@pytest.mark.parametrize("c", [1, 3, 10])
+@pytest.mark.parametrize("n", [1, 4, 7, 130])
+def test_some_coefficients_move_against_their_gradient(n, c):
+    width = product_width(c)
+    Z, S = RNG.standard_normal((n, 40)).astype(np.float32), np.zeros((n, width), np.float32)
+    W = np.zeros((40, width), np.float32)
+    W[:, :c] = 0.1 * RNG.standard_normal((40, c))
+    V, b, s = RNG.standard_normal((40, width)), RNG.standard_normal(c), RNG.random(n)
+    Y, G, before = RNG.standard_normal((n, c)), np.zeros(c), V.copy()
+    places, rates = np.array([[0, 8], [20, 40]]), np.array([0.3, 0.01])
+    total = move(get_loss("squared").code, Z, W, b, Y, s, np.empty_like(S), S, G, places, rates, V)
+    errors = Z.astype(float) @ W[:, :c].astype(float) + b - Y
+    # Scores of forty terms and sums over n rows in single precision.
+    assert_allclose(total, 0.5 * s @ np.square(errors).sum(axis=1), rtol=1e-5)
+    assert_allclose(G, s @ errors, rtol=1e-4, atol=1e-4)
+    for (first, last), rate in zip(places, rates, strict=True):
+        before[first:last, :c] -= rate * (Z[:, first:last].T @ (s[:, None] * errors))
+    assert_allclose(V, before, atol=1e-4)
+    assert_array_equal(V[8:20], before[8:20])
+
+
+def test_the_mean_follows_the_coefficients():
     V, mean = RNG.standard_normal((2, 10, 4))
-    G, W = RNG.standard_normal((10, 4)).astype(np.float32), np.zeros((10, 4), dtype=np.float32)
-    wanted = V.copy()
-    wanted[2:6] -= 0.3 * G[2:6].astype(float)
-    descend(V, G, 2, 6, 0.3)
-    assert_allclose(V, wanted)
+    W = np.zeros((10, 4), dtype=np.float32)
     squares, before = np.ones(3), mean.copy()
     edges, owner = np.array([0, 3, 6, 8]), np.array([2, 0, 2])
     follow(V, 0.5, 0.1, mean, W, edges, owner, squares)

@@ -12,6 +12,8 @@ import math
 import numpy as np
 from numba import njit
 
+from .thin import rows_of_a_piece
+
 _F, _I = np.float32, np.int32
 _QUARTERS = _F(2 / np.pi)
 #: After adding it, 1.5 · 2²³, the last bits are those of the nearest whole number.
@@ -26,6 +28,8 @@ _FARTHEST_BITS = int(FARTHEST.view(_I))
 _S1, _S2, _S3 = _F(-0.166666506214), _F(0.008331975964), _F(-0.00019495293)
 _C1, _C2, _C3 = _F(0.04166664680712), _F(-0.001388736448231), _F(2.44380905943e-05)
 _ABSOLUTE, _HALF = _I(2**31 - 1), _F(0.5)
+#: Rows that are projected at a time, where ``thin.py``'s would be fewer than these.
+PIECE, FEWEST = 1024, 32
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -61,6 +65,13 @@ def _far(x, scale, cosines, sines):
 
 
 @njit(cache=True, nogil=True)
+def _both(x, scale, cosines, sines):
+    """Do the same, as fast as it can be done."""
+    if _near(x, scale, cosines, sines) > _FARTHEST_BITS:
+        _far(x, scale, cosines, sines)
+
+
+@njit(cache=True, nogil=True)
 def cos_sin(P, scale, Z, first):
     """Write ``scale · [cos P, sin P]`` to the columns of Z from `first` on, 0.3 ns for a number.
 
@@ -77,5 +88,36 @@ def cos_sin(P, scale, Z, first):
     n, h = P.shape
     for t in range(n):
         z = Z[t, first : first + 2 * h]
-        if _near(P[t], scale, z[:h], z[h:]) > _FARTHEST_BITS:
-            _far(P[t], scale, z[:h], z[h:])
+        _both(P[t], scale, z[:h], z[h:])
+
+
+@njit(cache=True, nogil=True)
+def project_cos_sin(X, frequencies, halves, Z, first):
+    """Write ``[cos XΩ, sin XΩ] / √h`` of every block of Ω to the columns of Z from `first` on.
+
+    One call for all: whoever makes features on a thread asks for the interpreter's lock once, and hardly ever has to
+    wait for it.
+
+    Parameters
+    ----------
+    X : (n, d) array of float32, contiguous
+    frequencies : (d, Σ h) array of float32, contiguous
+        The blocks' Ω side by side.
+    halves : (B,) array of int
+        How many columns each has, h.
+    Z, first : as in `cos_sin`
+    """
+    d, total = frequencies.shape
+    step = min(PIECE, rows_of_a_piece(len(X), d * total))
+    if step < FEWEST:
+        step = PIECE
+    P = np.empty((min(len(X), step), total), dtype=np.float32)
+    for a in range(0, len(X), step):
+        b = min(a + step, len(X))
+        np.dot(X[a:b], frequencies, P[: b - a])
+        for t in range(b - a):
+            at = 0
+            for h in halves:
+                p, z = P[t, at : at + h], Z[a + t, first + 2 * at : first + 2 * (at + h)]
+                _both(p, np.float32(1.0 / math.sqrt(h)), z[:h], z[h:])
+                at += h

@@ -3,6 +3,16 @@
 from .base import Block, FeatureMap, generator_of
 from .binning import Binning, Grid, Grids
 from .exact import Exact
-from .fourier import Fourier
+from .fourier import Fourier, FourierBlocks
 
-__all__ = ["Binning", "Block", "Exact", "FeatureMap", "Fourier", "Grid", "Grids", "generator_of"]
+__all__ = [
+    "Binning",
+    "Block",
+    "Exact",
+    "FeatureMap",
+    "Fourier",
+    "FourierBlocks",
+    "Grid",
+    "Grids",
+    "generator_of",
+]

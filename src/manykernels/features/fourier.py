@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._numba.fourier import cos_sin
+from .._numba.fourier import cos_sin, project_cos_sin
 from .base import generator_of
 
 #: A column's part of a projection up to which single precision will do: it errs by 3e-5 there.
@@ -36,21 +36,59 @@ class FourierBlock:
     def transform(self, X, out=None, first=0) -> np.ndarray:
         """Return ``[cos XΩ, sin XΩ] · √(2/width)``, O(n d width)."""
         rows = X if self.columns is None else X[:, self.columns]
-        projected = self._projected(rows)
-        n, half = projected.shape
+        half = self.width // 2
+        scale = np.float32(math.sqrt(1 / half))
         if out is None:
-            out = np.empty((n, 2 * half), dtype=np.float32)
-        cos_sin(projected, np.float32(math.sqrt(1 / half)), out, first)
+            out = np.empty((len(rows), self.width), dtype=np.float32)
+        if self._is_far(rows):  # whole turns are dropped while there are digits for them
+            turns = rows @ (self.frequencies.astype(np.float64) / (2 * np.pi))
+            cos_sin(((turns - np.rint(turns)) * (2 * np.pi)).astype(np.float32), scale, out, first)
+        else:
+            single = np.ascontiguousarray(rows, dtype=np.float32)
+            project_cos_sin(single, self.frequencies, np.array([half]), out, first)
         return out
 
-    def _projected(self, rows) -> np.ndarray:
-        """Return XΩ in single precision; whole turns are dropped first where it would not have the digits."""
-        if rows.dtype == np.float64 and len(rows):
-            terms = np.abs(rows).max(axis=0) * np.abs(self.frequencies).max(axis=1)
-            if terms.max(initial=0.0) > FARTHEST:
-                turns = rows @ (self.frequencies.astype(np.float64) / (2 * np.pi))
-                return ((turns - np.rint(turns)) * (2 * np.pi)).astype(np.float32)
-        return np.ascontiguousarray(rows, dtype=np.float32) @ self.frequencies
+    def _is_far(self, rows) -> bool:
+        """Whether single precision has too few digits for a projection, and the rows have more."""
+        if rows.dtype != np.float64 or not len(rows):
+            return False
+        terms = np.abs(rows).max(axis=0) * np.abs(self.frequencies).max(axis=1)
+        return bool(terms.max(initial=0.0) > FARTHEST)
+
+
+@dataclass(frozen=True, eq=False)
+class FourierBlocks:
+    """Several blocks on all columns side by side, for rows in single precision: one call makes all features.
+
+    Attributes
+    ----------
+    frequencies : (d, Σ h) array, float32
+    halves : (B,) array
+        The h of each.
+    """
+
+    frequencies: np.ndarray
+    halves: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return 2 * self.frequencies.shape[1]
+
+    @classmethod
+    def of(cls, blocks: list) -> FourierBlocks | None:
+        """Return blocks together; None unless all are of this kind."""
+        if len(blocks) < 2 or not all(isinstance(b, FourierBlock) and b.columns is None for b in blocks):
+            return None
+        frequencies = np.ascontiguousarray(np.hstack([b.frequencies for b in blocks]))
+        return cls(frequencies, np.array([b.width // 2 for b in blocks]))
+
+    def transform(self, X, out=None, first=0) -> np.ndarray:
+        """Return the features of all blocks, O(n d width)."""
+        if out is None:
+            out = np.empty((len(X), self.width), dtype=np.float32)
+        project_cos_sin(X, self.frequencies, self.halves, out, first)
+        return out
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from .._text import brief
+from .._threads import one_blas_thread
 from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
@@ -231,7 +232,10 @@ class StreamingSolver(Solver):
         run.resume(resume) if resume is not None else run.start()
         interrupted = False
         try:
-            run.go()
+            with (
+                one_blas_thread()
+            ):  # its threads look for work for a while after each product, on cores that ours need
+                run.go()
         except KeyboardInterrupt:
             if run.epoch == run.done == 0:
                 raise

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._threads import one_blas_thread
 from ..certificates import conjugate_exponent, norm
 from ..combination import Combination
 from ..predictors import RandomFeature, feature_maps
@@ -164,6 +165,13 @@ class Fit:
             resume = None  # nothing but the plan was known
         phase = 0 if resume is None else int(resume["position"][2])
         calibration = None if resume is None else resume.get("calibration")
+        with (
+            one_blas_thread()
+        ):  # its threads look for work for a while after each product, on cores that ours need
+            return self._swept(plan, share, twice, resume, save, log, phase, calibration)
+
+    def _swept(self, plan, share, twice, resume, save, log, phase, calibration) -> Result:
+        """Sweep, with few rows a second time and then over all of them."""
         if twice and phase == 0:
             outcome = self._sweep(plan, share, resume, save, Log(None, self.started), 0, None)
             if outcome.interrupted:

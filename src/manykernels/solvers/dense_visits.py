@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._blocks import thin_product
 from .._numba.binning import subtract_step
+from .._numba.thin import add_thin_sums, thin_scores
 from .._threads import one_blas_thread
 from .row_store import Piece, RowStore, cut
 
@@ -63,26 +63,24 @@ class DenseVisits:
 
         def along(lane):
             strips = _Strips(self, pending, step, unit.width)
-            sums, gram = np.zeros((c, unit.width)), np.zeros((unit.width, unit.width)) if curvature else None
+            sums, gram = np.zeros((unit.width, c)), np.zeros((unit.width, unit.width)) if curvature else None
             for piece in lane:
                 add(number, piece, strips, sums, gram)
             return [sums] if gram is None else [sums, gram]
 
         sums, *gram = self._over_lanes(along, number, pending)
-        return sums.T, gram[0] if curvature else None
+        return sums, gram[0] if curvature else None
 
     def _add_intercept(self, number, piece, strips, sums, gram) -> None:
         R, s = strips.residuals(piece), self.store.weights(piece)
-        sums[:, 0] += s @ R.astype(np.float64)
+        sums[0] += s @ R.astype(np.float64)
         if gram is not None:
             gram += s.sum(dtype=np.float64)
 
     def _add_features(self, number, piece, strips, sums, gram) -> None:
         R, s = strips.residuals(piece), self.store.weights(piece)[:, None]
         Z = strips.features(number, piece)
-        part = np.empty(sums.shape, np.float32)
-        thin_product((s * R).T, Z, part)
-        sums += part
+        add_thin_sums(Z, s * R, sums)
         if gram is not None:
             if not (s == 1).all():
                 Z = Z * np.sqrt(s)
@@ -95,7 +93,7 @@ class DenseVisits:
             strips, total = _Strips(self, pending, step, 0), np.zeros(1)
             for piece in lane:
                 R = strips.residuals(piece)
-                total += self.store.weights(piece) @ np.einsum("tk,tk->t", R, R, dtype=np.float64)
+                total += self.store.weights(piece) @ np.square(R, dtype=np.float64).sum(axis=1)
             return [total]
 
         return float(self._over_lanes(along, pending)[0][0])
@@ -190,5 +188,5 @@ class _Strips:
             subtract_step(self.store.bins(piece, unit.line), self.step, R)
         else:
             change = np.empty_like(R)
-            thin_product(self.features(self.pending, piece), self.step, change)
+            thin_scores(self.features(self.pending, piece), self.step, change)
             R -= change

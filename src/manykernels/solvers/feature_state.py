@@ -197,8 +197,8 @@ class Layout:
     Attributes
     ----------
     V, mean : (≥ width, ≥ c) arrays
-    W, G : arrays of the same shape, float32
-        The coefficients, ``scale · V``, and room for their gradient.
+    W : array of the same shape, float32
+        The coefficients, ``scale · V``.
     edges, owner : (B + 1,) and (B,) arrays
         Where blocks begin and end, and their kernels.
     counts : (m,) array
@@ -241,7 +241,7 @@ class Layout:
     def _allocate(self, width: int) -> None:
         c = product_width(len(self.state.intercept))
         self.V, self.mean = np.zeros((width, c)), np.zeros((width, c))
-        self.W, self.G = np.zeros((width, c), dtype=np.float32), np.zeros((width, c), dtype=np.float32)
+        self.W = np.zeros((width, c), dtype=np.float32)
         for block in range(len(self.places)):
             self._move(block)
 

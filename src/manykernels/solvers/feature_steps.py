@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .._blocks import even_parts, thin_product
-from .._numba.stochastic import descend, largest, slopes, weigh
+from .._blocks import even_parts
+from .._numba.stochastic import largest, move, weigh
+from .._numba.thin import thin_scores
 from ..features import Block, generator_of
 from ..problem import Problem
 from .feature_state import FeatureState, Layout
@@ -182,7 +183,7 @@ class Steps:
         blocks, b = (self.layout.W, state.intercept)
         if not self.solver.faithful:
             blocks, b = self.layout.mean.astype(np.float32), state.mean_intercept
-        thin_product(tile.Z, blocks[: self.layout.width], F)
+        thin_scores(tile.Z, blocks[: self.layout.width], F)
         self.found += compare(
             self.batch.loss, self.Y[tile.rows], F[:, : len(b)] + b, self.constant, self.s[tile.rows]
         )
@@ -277,19 +278,15 @@ class Steps:
         float64.
         """
         state, layout, code = self.state, self.layout, self.batch.loss.code
-        W, runs = layout.W[: layout.width], _runs([place for place, _ in moves])
-        total, G = 0.0, np.zeros(len(state.intercept))
+        W, total, G = layout.W[: layout.width], 0.0, np.zeros(len(state.intercept))
+        places = np.array([(place.start, place.stop) for place, _ in moves])
+        rates = np.array([rate for _, rate in moves])
         for tile in ahead.between(rows.start, rows.stop):
-            n = len(tile.Z)
-            F, S = self.F[:n], self.S[:n]
+            room = self.F[: len(tile.Z)], self.S[: len(tile.Z)]
             if rows.start >= self.watched:
                 self._watch(tile)
-            thin_product(tile.Z, W, F)
-            total += slopes(code, F, state.intercept, self.Y[tile.rows], self.s[tile.rows], S, G)
-            for run in runs:
-                thin_product(tile.Z[:, run].T, S, layout.G[run])
-            for place, rate in moves:
-                descend(layout.V, layout.G, place.start, place.stop, rate)
+            Y, s = self.Y[tile.rows], self.s[tile.rows]
+            total += move(code, tile.Z, W, state.intercept, Y, s, *room, G, places, rates, layout.V)
         return total, G
 
     def _average(self) -> None:
@@ -299,17 +296,6 @@ class Steps:
         if share:
             state.mean_intercept += share * (state.intercept - state.mean_intercept)
         self.layout.follow(share)
-
-
-def _runs(parts: list[slice]) -> list[slice]:
-    """Return neighbouring slices, given in order, as one."""
-    runs: list[slice] = []
-    for part in parts:
-        if runs and runs[-1].stop == part.start:
-            runs[-1] = slice(runs[-1].start, part.stop)
-        else:
-            runs.append(part)
-    return runs
 
 
 def largest_eigenvalue(K: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from .._threads import n_threads
-from ..features import Block
+from ..features import Block, FourierBlocks
 from ..problem import MemoryStream, Problem
 from .row_store import dense
 
@@ -103,6 +103,7 @@ class Ahead:
         self.X, self.blocks, self.size = X, blocks, size
         self.begun = 0
         self.tiles: deque[tuple[int, Coming]] = deque()
+        self._joined: tuple[int, list[Block]] = (0, [])
         several = n_threads() > 1 and X.shape[0] > self._rows()
         self.pool = ThreadPoolExecutor(n_threads() - 1) if several else None
 
@@ -129,9 +130,16 @@ class Ahead:
         n = self.X.shape[0]
         while len(self.tiles) < AHEAD and self.begun < n:
             rows = slice(self.begun, min(n, self.begun + self._rows()))
-            make = partial(make_tile, self.X, rows, self.blocks[:])
+            make = partial(make_tile, self.X, rows, self._together(), len(self.blocks))
             self.tiles.append((rows.stop, Coming(make, self.pool)))
             self.begun = rows.stop
+
+    def _together(self) -> list[Block]:
+        """Return the blocks there are now, as one if they can be."""
+        if self._joined[0] != len(self.blocks):
+            together = FourierBlocks.of(self.blocks)
+            self._joined = len(self.blocks), self.blocks[:] if together is None else [together]
+        return self._joined[1]
 
     def _first(self) -> Tile:
         """Return the first tile; until it is made, make those that nobody has begun."""
@@ -163,14 +171,16 @@ class BatchesAhead(MemoryStream):
                 yield batch
 
 
-def make_tile(X, rows: slice, blocks: list[Block]) -> Tile:
-    """Return a tile with the features of some blocks."""
+def make_tile(X, rows: slice, blocks: list[Block], count: int) -> Tile:
+    """Return a tile with the features of some blocks, of which there are `count` one by one."""
     single = np.ascontiguousarray(dense(X[rows]), dtype=np.float32)
-    return Tile(rows, single, features(single, blocks), len(blocks))
+    return Tile(rows, single, features(single, blocks), count)
 
 
 def features(X: np.ndarray, blocks: list[Block]) -> np.ndarray:
     """Return the features of several blocks side by side, O(n d width)."""
+    if len(blocks) == 1:
+        return blocks[0].transform(X)
     edges = np.cumsum([0, *(block.width for block in blocks)])
     Z = np.empty((len(X), edges[-1]), dtype=np.float32)
     for block, first in zip(blocks, edges[:-1].tolist(), strict=True):
