@@ -91,8 +91,6 @@ class _Lines:
 
     def __init__(self, n_lines: int, n_rows: int, dtype: np.dtype):
         self.pages: mmap.mmap | None = mmap.mmap(-1, max(1, n_lines * n_rows * dtype.itemsize), **PRIVATE)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            self.pages.madvise(mmap.MADV_HUGEPAGE)
         self.values = np.frombuffer(self.pages, dtype, n_lines * n_rows).reshape(n_lines, n_rows)
         self.end = 0
 
