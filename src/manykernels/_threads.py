@@ -64,6 +64,9 @@ def map_in_threads(func: Callable[[T], R], items: Iterable[T]) -> list[R]:
     BLAS runs on one thread meanwhile: its threads under ours would only fight for the cores.
     """
     items = list(items)
+    if n_threads() == 1:
+        with one_blas_thread():
+            return [func(i) for i in items]
     threads = min(n_threads(), len(items))
     if threads <= 1:
         return [func(i) for i in items]

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ._blocks import product_width, row_blocks
+from ._numba.thin import thin_scores
 from ._threads import map_in_threads
 from .combination import Combination
 
@@ -287,8 +288,9 @@ def _adds_products(blocks, W):
     wide[:, :c] = W
 
     def add(X, out):
-        Z = np.empty((len(X), width), dtype=np.float32)
+        Z, F = (np.empty((len(X), columns), dtype=np.float32) for columns in (width, wide.shape[1]))
         for k, block in enumerate(blocks):
-            out += (block.transform(X, Z) @ wide[k * width : (k + 1) * width])[:, :c]
+            thin_scores(block.transform(X, Z), wide[k * width : (k + 1) * width], F)
+            out += F[:, :c]
 
     return add
