@@ -80,6 +80,9 @@ class Streamed:
                 stacklevel=3,
             )
         with all_or_nothing(self), heard(self.verbose):
+            if not hasattr(self, "state_"):
+                for name in ("_context", "_announced", "_balance"):
+                    self.__dict__.pop(name, None)
             if classes is not None:
                 self._announce(announced_classes(classes))
             self._take_batch(X, y, sample_weight)

@@ -44,9 +44,8 @@ def one_blas_thread() -> Iterator[None]:
 
 @functools.cache
 def _cores() -> int:
-    return (
-        joblib.cpu_count()
-    )  # asks the system for affinity and the container for its share: a tenth of a millisecond
+    # It asks the system for affinity and the container for its share, in a tenth of a millisecond.
+    return joblib.cpu_count()
 
 
 def n_threads() -> int:

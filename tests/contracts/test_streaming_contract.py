@@ -149,6 +149,14 @@ def test_partial_fit_says_that_it_replaces_what_fit_has_learned(before):
     assert model.state_["n"] == 30
 
 
+def test_partial_fit_after_fit_on_a_source_forgets_its_classes():
+    labels = np.where(Y[:, 0] > 3, "a", "b")
+    model = classifier().fit([(X, labels)])
+    with pytest.warns(UserWarning, match="begins anew"):
+        model.partial_fit(X, np.where(labels == "a", "c", "d"))
+    assert list(model.classes_) == ["c", "d"]
+
+
 BAD_WEIGHTS = {
     "negative": (-np.ones(50), "[Nn]egative values"),
     "missing": (np.full(50, np.nan), "sample_weight contains NaN"),

@@ -26,6 +26,7 @@ from manykernels.solvers import (
     dense_visits,
     row_store,
 )
+from manykernels.solvers.calibration import fit_calibration
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 4))
@@ -188,6 +189,16 @@ def test_a_resumed_fit_ends_in_the_same_bits(holdout, monkeypatch, small_tiles):
         assert whole.objective == again.objective
 
 
+def test_tiles_of_different_types_come_back_from_files(small_tiles):
+    store = row_store.RowStore([], keep_rows=True)
+    for part, dtype in ((slice(0, 64), np.float32), (slice(64, 200), np.float64)):
+        store.append(X[part].astype(dtype), Y[part], S[part])
+    store.close_input()
+    for a, b in store.tiles:
+        assert_allclose(store.rows((a, b)), X[a:b], rtol=1e-6)
+    store.close()
+
+
 def test_bandwidths_are_saved_as_soon_as_they_are_known(monkeypatch, moons):
     states = []
     solver, rows, labels = small(holdout=0.0), *moons
@@ -212,6 +223,12 @@ def test_bandwidths_are_saved_as_soon_as_they_are_known(monkeypatch, moons):
     monkeypatch.setattr(blockwise, "prepare", None)  # not to be called again
     again = solver.solve_stream(Moons(), resume=states[0])
     assert_array_equal(coefficients(whole), coefficients(again))
+
+
+def test_targets_that_are_no_classes_have_no_probabilities():
+    F = RNG.standard_normal((30, 2))
+    assert fit_calibration(F, np.where(F > 0, 1.0, -1.0), np.ones(30)) is None, "two ones in a row, or none"
+    assert fit_calibration(F, F, np.ones(30)) is None
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -534,6 +551,18 @@ def test_one_pass_over_few_rows_has_learned_its_bandwidths():
     rows = np.column_stack([rows, np.random.default_rng(2).standard_normal((1500, 4))])  # that do not matter
     model = in_batches(MKLRegressor(kernels="laplacian", solver=small()), rows, y, 250)
     assert np.min(model.combination_.members[0][4:]) > 2 * np.max(model.combination_.members[0][:3])
+
+
+def test_rows_in_no_order_are_gone_over_as_they_double(monkeypatch):
+    seen, restart = [], blockwise_online._restart
+    monkeypatch.setattr(
+        blockwise_online,
+        "_restart",
+        lambda *a, learn: seen.append((a[2].n_rows, learn)) or restart(*a, learn=learn),
+    )
+    rows, y = waves(900)
+    in_batches(MKLRegressor(kernels="laplacian", solver=small()), rows, y, 1)
+    assert seen == [(200, True), (400, False), (800, False)]
 
 
 def test_small_batches_do_not_solve_everything_again(monkeypatch):

@@ -149,3 +149,15 @@ def test_the_largest_eigenvalue_is_met_within_15_percent(scale, spectrum):
     found = largest_eigenvalue(scale * (Q * values) @ Q.T)
     assert 0.85 * scale <= found <= (1 + 1e-9) * scale
     assert largest_eigenvalue(np.zeros((3, 3))) == 0.0
+
+
+def test_coefficients_survive_that_the_layout_grows():
+    state = FeatureState.new(0, 3, 2, np.ones(1))
+    layout = Layout(state)
+    layout.bind(state.append(0, 4), layout.append(0, 4))
+    state.V[0][:] = RNG.standard_normal((4, 2))
+    layout.follow(0.0)
+    before = layout.W[:4].copy()
+    layout.append(0, 50)
+    assert before.any()
+    assert_array_equal(layout.W[:4], before)

@@ -116,12 +116,12 @@ def test_the_fit_is_that_of_the_other_rows():
 # -- the best epoch ------------------------------------------------------------------------------------------
 
 
-def test_the_best_epoch_is_kept_and_two_worse_ones_are_the_last():
+def test_the_best_epoch_is_kept_and_five_worse_ones_are_the_last():
     problem = problem_of(NOISE)
-    solver = Recorder(n_features=64, epochs=8, random_state=0)
+    solver = Recorder(n_features=64, epochs=30, random_state=0)
     found = quietly(solver, problem)
     best = int(np.argmin(solver.seen)) + 1
-    assert found.n_iter == len(solver.seen) == best + 2 < 8
+    assert found.n_iter == len(solver.seen) == best + 5 < 15  # from there on it is a third of all
     assert_array_equal(found.predictor.scores(X), quietly(small(epochs=best), problem).predictor.scores(X))
     held = solver.memory_stream(problem).held_out
     loss = problem.loss.value(held.Y, found.predictor.scores(held.X)).sum()
@@ -297,3 +297,9 @@ def test_a_model_is_watched_over_the_last_rows():
         state = solver.update(state, problem.rows(slice(100 * k, 100 * k + 100)))
         rows = state["fresh"][:, 0].sum()
         assert rows == 0 if k < 3 else rows <= 600 and (k < 6 or rows >= 256)
+
+
+def test_one_row_at_least_takes_part():
+    problem = problem_of(SIGNAL).rows(slice(0, 3))
+    stream = small(validation_fraction=0.9).memory_stream(problem)
+    assert stream.n_rows == 1

@@ -58,15 +58,17 @@ class FourierBlock:
 
 @dataclass(frozen=True, eq=False)
 class FourierBlocks:
-    """Several blocks on all columns side by side, for rows in single precision: one call makes all features.
+    """Several blocks on all columns side by side: for rows in single precision one call makes all features.
 
     Attributes
     ----------
+    blocks : list of FourierBlock
     frequencies : (d, Σ h) array, float32
     halves : (B,) array
         The h of each.
     """
 
+    blocks: list[FourierBlock]
     frequencies: np.ndarray
     halves: np.ndarray
 
@@ -81,13 +83,18 @@ class FourierBlocks:
         if len(blocks) < 2 or not all(isinstance(b, FourierBlock) and b.columns is None for b in blocks):
             return None
         frequencies = np.ascontiguousarray(np.hstack([b.frequencies for b in blocks]))
-        return cls(frequencies, np.array([b.width // 2 for b in blocks]))
+        return cls(list(blocks), frequencies, np.array([b.width // 2 for b in blocks]))
 
     def transform(self, X, out=None, first=0) -> np.ndarray:
         """Return the features of all blocks, O(n d width)."""
         if out is None:
             out = np.empty((len(X), self.width), dtype=np.float32)
-        project_cos_sin(X, self.frequencies, self.halves, out, first)
+        if X.dtype == np.float32:
+            project_cos_sin(X, self.frequencies, self.halves, out, first)
+            return out
+        for block in self.blocks:
+            block.transform(X, out, first)
+            first += block.width
         return out
 
 

@@ -29,9 +29,10 @@ State = dict[str, np.ndarray]
 
 #: Rows at which bandwidths are learned, and learned again.
 STAGES = (200, 1_000, 5_000, 50_000)
-#: Rows are gone over again when they have doubled; and where the errors of a batch are larger than usual by the first
-#: factor, as in rows sorted by their targets, when they have grown by the second, with new bandwidths by the third.
-SURPRISE, GROWTH, LEARN_AGAIN = 2.0, 1.1, 1.5
+#: Rows are gone over again when they have doubled; and where the means of targets have moved by the first number of
+#: standard errors, over no fewer rows than the second, when rows have grown by the third factor, with new bandwidths
+#: when they have by the fourth.
+UNLIKE, FEWEST_NEW, GROWTH, LEARN_AGAIN = 5.0, 30, 1.1, 1.5
 #: Rows that a filter works on at a time, and scores that calibrate probabilities.
 STRIP, RECENT = 1024, 4_000
 #: Probabilities are calibrated again when there are so many times the rows of the last time.
@@ -76,7 +77,6 @@ def _begin(solver, plan: Plan, problem: Problem) -> State:
         "scores": np.zeros((0, 2 * c + 1), dtype=np.float32),
         "calibration": np.zeros(0),
         "calibrated": np.zeros(1),  # rows that there were at the last calibration
-        "usual": np.ones(1),  # squared error of the rows gone over last, each before it was seen
     }
     if maps[0].sparse:
         width = maps[0].width
@@ -117,16 +117,37 @@ def update(solver, state: State, batch: Problem) -> State:
             return _restart(solver, state, gathered, learn=True)
     if "W" not in state:
         return state
-    surprise = _absorb(solver, solver._plan(batch, None, state), state, batch) / max(
-        state["usual"][0], 1e-300
-    )
-    if state["gathers"][0]:
-        growth = gathered.n_rows / state["restarted"][0]
-        if surprise > SURPRISE and growth >= GROWTH:
-            return _restart(solver, state, gathered, learn=gathered.n_rows >= LEARN_AGAIN * learned)
-        if "variance" in state and growth >= 2:
-            return _restart(solver, state, gathered, learn=False)
-    return state
+    _absorb(solver, solver._plan(batch, None, state), state, batch)
+    if not state["gathers"][0]:
+        return state
+    growth, sparse = gathered.n_rows / state["restarted"][0], "variance" in state
+    learn = gathered.n_rows >= LEARN_AGAIN * learned
+    if growth >= GROWTH and (sparse or learn) and _out_of_order(state, gathered):
+        return _restart(solver, state, gathered, learn=learn)
+    return _restart(solver, state, gathered, learn=False) if sparse and growth >= 2 else state
+
+
+def _out_of_order(state: State, gathered: Problem) -> bool:
+    """Whether the targets since all rows were last gone over are unlike those before, by more than chance.
+
+    So it is in rows sorted by their targets, whose errors tell nothing: neighbours are alike, and errors small.
+    """
+    before, since = (gathered.rows(part) for part in _apart(int(state["restarted"][0])))
+    if since.n_rows < FEWEST_NEW:
+        return False
+    (mean, spread), (new, _) = (_moments(part.Y, part.sample_weight) for part in (before, since))
+    return bool((np.abs(new - mean) > UNLIKE * spread / np.sqrt(since.n_rows)).any())
+
+
+def _apart(n: int) -> tuple[slice, slice]:
+    return slice(None, n), slice(n, None)
+
+
+def _moments(Y, s) -> tuple[np.ndarray, np.ndarray]:
+    """Return the targets' means and standard deviations, 0 without weight."""
+    mass = max(float(s.sum()), 1e-300)
+    mean = s @ Y / mass
+    return mean, np.sqrt(s @ np.square(Y - mean) / mass)
 
 
 def _gathered(state: State, batch: Problem) -> Problem:
@@ -141,8 +162,7 @@ def _restart(solver, state: State, gathered: Problem, *, learn: bool) -> State:
     fresh["learned"] = np.array([n]) if learn else state["learned"]
     for name in ("rows", "targets", "weights"):
         fresh[name] = state[name] if n < STAGES[-1] else state[name][:0]
-    error = _absorb(solver, solver._plan(gathered, None, fresh), fresh, _shuffled(gathered))
-    fresh["usual"] = np.array([error])
+    _absorb(solver, solver._plan(gathered, None, fresh), fresh, _shuffled(gathered))
     return fresh
 
 
@@ -151,8 +171,8 @@ def _shuffled(problem: Problem) -> Problem:
     return problem.rows(np.random.default_rng(problem.n_rows).permutation(problem.n_rows))
 
 
-def _absorb(solver, plan: Plan, state: State, batch: Problem) -> float:
-    """Change coefficients and sums by a batch's rows; return the mean squared error of the later half before that."""
+def _absorb(solver, plan: Plan, state: State, batch: Problem) -> None:
+    """Change coefficients and sums by a batch's rows."""
     maps = plan.maps()
     Y, s = batch.Y, batch.sample_weight
     assert s is not None
@@ -168,13 +188,11 @@ def _absorb(solver, plan: Plan, state: State, batch: Problem) -> float:
     state["totals"] = totals
     seen = np.column_stack([F, Y, s]).astype(np.float32)[s > 0]
     state["scores"] = np.concatenate([state["scores"], seen])[-RECENT:]
-    if len(state["scores"]) >= LEAST and totals[0] >= AGAIN * state.get("calibrated", [0])[0]:
+    if len(state["scores"]) >= LEAST and totals[0] >= AGAIN * state["calibrated"][0]:
         recent, c = state["scores"].astype(float), Y.shape[1]
         calibration = fit_calibration(recent[:, :c], recent[:, c : 2 * c], recent[:, -1])
         state["calibration"] = np.zeros(0) if calibration is None else calibration
         state["calibrated"] = totals[:1]
-    late = slice(len(Y) // 2, None)
-    return float(s[late] @ np.square(Y - F)[late].sum(axis=1) / max(s[late].sum(), 1e-300))
 
 
 def _filter(plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:

@@ -86,9 +86,9 @@ def fit_calibration(F, Y, s) -> np.ndarray | None:
     next to nothing (on eight sets the log loss changes by -3 to 2 %), and with them the most probable class would not
     always be the predicted one.
     """
-    if not np.isin(Y, (-1.0, 1.0)).all():
-        return None
     positive = Y > 0
+    if not np.isin(Y, (-1.0, 1.0)).all() or (Y.shape[1] > 1 and not (positive.sum(axis=1) == 1).all()):
+        return None
 
     def loss(t):
         M = np.exp(t) * F

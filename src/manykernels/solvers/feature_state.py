@@ -212,6 +212,7 @@ class Layout:
         self.places: list[slice] = []
         self.edges, self.owner = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self.counts, self.squares = np.zeros(len(state.rho_sq), dtype=np.int64), np.zeros(len(state.rho_sq))
+        self.W = np.zeros((0, product_width(len(state.intercept))), dtype=np.float32)
         self._allocate(0)
 
     @property
@@ -240,8 +241,10 @@ class Layout:
 
     def _allocate(self, width: int) -> None:
         c = product_width(len(self.state.intercept))
+        old = self.W
         self.V, self.mean = np.zeros((width, c)), np.zeros((width, c))
         self.W = np.zeros((width, c), dtype=np.float32)
+        self.W[: len(old)] = old  # scores are made of it before the next `follow`
         for block in range(len(self.places)):
             self._move(block)
 

@@ -21,6 +21,8 @@ from .row_store import dense
 
 #: Most features of a tile, most of its rows, and tiles that are made ahead: 2 MiB go from one core's cache to another.
 VALUES, ROWS, AHEAD = 2**19, 512, 4
+#: Values up to which rows are made single at once: blocks have to look whether larger ones keep enough digits.
+NEAR = 64.0
 #: Fewest rows of a tile, however many features there are.
 FEWEST = 16
 
@@ -33,7 +35,7 @@ class Tile:
     ----------
     rows : slice
         Which ones.
-    X : (n, d) array, float32
+    X : (n, d) array
     Z : (n, width) array, float32
         The features of the first blocks, side by side.
     n_blocks : int
@@ -173,8 +175,10 @@ class BatchesAhead(MemoryStream):
 
 def make_tile(X, rows: slice, blocks: list[Block], count: int) -> Tile:
     """Return a tile with the features of some blocks, of which there are `count` one by one."""
-    single = np.ascontiguousarray(dense(X[rows]), dtype=np.float32)
-    return Tile(rows, single, features(single, blocks), count)
+    some = dense(X[rows])
+    if some.dtype != np.float64 or np.abs(some).max(initial=0.0) <= NEAR:
+        some = np.ascontiguousarray(some, dtype=np.float32)  # once for all blocks
+    return Tile(rows, some, features(some, blocks), count)
 
 
 def features(X: np.ndarray, blocks: list[Block]) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from threading import Barrier
 
 import numpy as np
 
@@ -53,7 +54,17 @@ class Tours:
         if self.pool is None or size == 1:
             tour(0, 1, board, *shared)
             return
-        tasks = [self.pool.submit(tour, k, size, board, *shared) for k in range(size)]
+        together = Barrier(size)
+
+        def share(k):
+            together.wait()  # nobody begins, and waits for the others in there, before all of them are here
+            tour(k, size, board, *shared)
+
+        try:
+            tasks = [self.pool.submit(share, k) for k in range(size)]
+        except BaseException:
+            together.abort()
+            raise
         try:
             wait(tasks)
         finally:  # whatever interrupts the wait must not find half a step

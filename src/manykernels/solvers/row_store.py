@@ -116,41 +116,48 @@ class _Lines:
 
 
 class _File:
-    """Values of rows, one after the other, in an unnamed file."""
+    """Values of rows, tile by tile, in an unnamed file; the rows of a piece lie in one tile."""
 
     def __init__(self, directory: str | None):
         handle, path = tempfile.mkstemp(prefix="manykernels-", dir=directory)
         os.unlink(path)  # it vanishes with the process, however that ends
         self.handle = handle
         self.end = 0
-        self.shape: tuple[int, ...] = ()
-        self.dtype = np.dtype(float)
+        #: Where a tile begins, and the shape and type of its rows: the type may change from one to the next.
+        self.tiles: list[tuple[int, tuple[int, ...], np.dtype]] = []
 
     def room(self, n_rows: int, *width: int) -> np.ndarray:
         """Return zeros for the next tile, to be filled and handed to `append`."""
         return np.zeros((n_rows, *width), np.float32)
 
     def append(self, values: np.ndarray) -> None:
-        self.shape, self.dtype = values.shape[1:], values.dtype
+        self.tiles.append((self.end, values.shape[1:], values.dtype))
         self.write(np.ascontiguousarray(values), self.end)
         self.end += values.nbytes
 
     def get(self, piece: Piece) -> np.ndarray:
-        out = np.empty((piece[1] - piece[0], *self.shape), self.dtype)
-        self.read(out, piece[0] * self._row_bytes())
+        place, shape, dtype = self._place(piece)
+        out = np.empty((piece[1] - piece[0], *shape), dtype)
+        self.read(out, place)
         return out
 
     def put(self, piece: Piece, values: np.ndarray) -> None:
-        self.write(values, piece[0] * self._row_bytes())
+        self.write(values, self._place(piece)[0])
 
-    def _row_bytes(self) -> int:
-        return int(np.prod(self.shape)) * self.dtype.itemsize
+    def _place(self, piece: Piece) -> tuple[int, tuple[int, ...], np.dtype]:
+        """Return the byte at which a piece begins, and the shape and type of its rows."""
+        tile, first = divmod(piece[0], TILE)
+        begin, shape, dtype = self.tiles[tile]
+        return begin + first * int(np.prod(shape)) * dtype.itemsize, shape, dtype
 
     def read(self, out: np.ndarray, first: int) -> None:
         """Fill an array from a byte on."""
         view, done = memoryview(out.reshape(-1).view(np.uint8)), 0
         while done < len(view):
-            done += os.preadv(self.handle, [view[done:]], first + done)
+            count = os.preadv(self.handle, [view[done:]], first + done)
+            if count == 0:
+                raise OSError("a scratch file ended before what was written to it; is the disk in order?")
+            done += count
 
     def write(self, values: np.ndarray, first: int) -> None:
         """Write an array from a byte on."""
