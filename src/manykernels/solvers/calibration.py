@@ -82,9 +82,9 @@ class HeldOut:
 def fit_calibration(F, Y, s) -> np.ndarray | None:
     """Return the factor a that maximises the likelihood of softmax(a F), or of the sigmoid for one output, (1,).
 
-    Targets are -1 and 1; anything else is no class, and None is returned. There are no offsets per class: they gain
-    next to nothing (on eight sets the log loss changes by -3 to 2 %), and with them the most probable class would not
-    always be the predicted one.
+    Targets are -1 and 1; anything else is no class, and None is returned. There are no offsets per class:
+    with them the most probable class would not always be the predicted one. On eight sets the log loss is 2 % lower to
+    3 % higher without them, but for one that is 14 % higher (pendigits: .0148 against .0130).
     """
     positive = Y > 0
     if not np.isin(Y, (-1.0, 1.0)).all() or (Y.shape[1] > 1 and not (positive.sum(axis=1) == 1).all()):
