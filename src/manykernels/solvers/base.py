@@ -232,9 +232,8 @@ class StreamingSolver(Solver):
         run.resume(resume) if resume is not None else run.start()
         interrupted = False
         try:
-            with (
-                one_blas_thread()
-            ):  # its threads look for work for a while after each product, on cores that ours need
+            # BLAS's own threads look for work for a while after each product, on cores that ours need.
+            with one_blas_thread():
                 run.go()
         except KeyboardInterrupt:
             if run.epoch == run.done == 0:

@@ -165,9 +165,8 @@ class Fit:
             resume = None  # nothing but the plan was known
         phase = 0 if resume is None else int(resume["position"][2])
         calibration = None if resume is None else resume.get("calibration")
-        with (
-            one_blas_thread()
-        ):  # its threads look for work for a while after each product, on cores that ours need
+        # BLAS's own threads look for work for a while after each product, on cores that ours need.
+        with one_blas_thread():
             return self._swept(plan, share, twice, resume, save, log, phase, calibration)
 
     def _swept(self, plan, share, twice, resume, save, log, phase, calibration) -> Result:

@@ -22,7 +22,7 @@ from ..certificates import warn_no_better
 from ..problem import Problem, Result, Trace, nu_of
 from .blockwise_fit import Plan, best_weights, finished
 from .calibration import LEAST, REMEDY, fit_calibration
-from .preparation import quick
+from .preparation import moments, quick
 from .row_store import dense
 
 State = dict[str, np.ndarray]
@@ -132,22 +132,12 @@ def _out_of_order(state: State, gathered: Problem) -> bool:
 
     So it is in rows sorted by their targets, whose errors tell nothing: neighbours are alike, and errors small.
     """
-    before, since = (gathered.rows(part) for part in _apart(int(state["restarted"][0])))
-    if since.n_rows < FEWEST_NEW:
+    n = int(state["restarted"][0])
+    before, since = gathered.rows(slice(None, n)), gathered.rows(slice(n, None))
+    if since.n_rows < FEWEST_NEW or not (np.any(before.sample_weight) and np.any(since.sample_weight)):
         return False
-    (mean, spread), (new, _) = (_moments(part.Y, part.sample_weight) for part in (before, since))
+    (mean, spread), (new, _) = (moments(part.Y, part.sample_weight) for part in (before, since))
     return bool((np.abs(new - mean) > UNLIKE * spread / np.sqrt(since.n_rows)).any())
-
-
-def _apart(n: int) -> tuple[slice, slice]:
-    return slice(None, n), slice(n, None)
-
-
-def _moments(Y, s) -> tuple[np.ndarray, np.ndarray]:
-    """Return the targets' means and standard deviations, 0 without weight."""
-    mass = max(float(s.sum()), 1e-300)
-    mean = s @ Y / mass
-    return mean, np.sqrt(s @ np.square(Y - mean) / mass)
 
 
 def _gathered(state: State, batch: Problem) -> Problem:

@@ -12,7 +12,6 @@ the next one, so that every block costs one pass over the residuals.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -22,7 +21,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from .._blocks import product_width
 from .._numba.binning import add_counts, add_sums, newton_step, step_and_sums, unrolled
-from .._threads import n_threads, one_blas_thread
+from .._threads import n_threads
 from .dense_visits import DenseVisits
 from .grid_tours import Tours
 from .row_store import Piece, RowStore
@@ -157,9 +156,7 @@ class Sweeps:
                 if pending >= 0:
                     self.store.put_residuals(piece, R)
 
-        dense = pending >= 0 and self.units[pending].line == -1
-        with one_blas_thread() if dense else nullcontext():
-            list(self._pool.map(along, range(len(self.lanes))))
+        list(self._pool.map(along, range(len(self.lanes))))
         self._forget([pending])
         self.state["pending"][0] = -1
         parts, counts = self._sums[:, : unit.width], self._counts[:, : unit.width]
@@ -278,7 +275,9 @@ class Sweeps:
         """Return ‖Zᵀ S R‖² and <W, Zᵀ S R> of every unit, without a step: a pass over the rows for each."""
         squares, products = np.empty(len(self.units)), np.empty(len(self.units))
         for k, unit in enumerate(self.units):
-            sums = self.visit(k, curvature=False)[0]
+            sums = self.visit(k, curvature=False)[0].astype(
+                np.float64
+            )  # small differences of them are wanted
             squares[k] = float(np.sum(sums * sums))
             products[k] = float(np.sum(sums * self.state["W"][unit.part]))
         return squares, products

@@ -193,9 +193,14 @@ def _target_scale(Y, s) -> np.ndarray:
     one = np.ones(Y.shape[1])
     if len(one) == 1 or np.isin(Y, (-1.0, 1.0)).all() or not s.any():
         return one
-    mean = np.average(Y, axis=0, weights=s)
-    spread = np.sqrt(np.average(np.square(Y - mean), axis=0, weights=s))
+    spread = moments(Y, s)[1]
     return np.where(spread > 0, spread, one)
+
+
+def moments(V, s) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weighted means and standard deviations of columns."""
+    mean = np.average(V, axis=0, weights=s)
+    return mean, np.sqrt(np.average(np.square(V - mean), axis=0, weights=s))
 
 
 # -- candidates ----------------------------------------------------------------------------------------
@@ -203,8 +208,7 @@ def _target_scale(Y, s) -> np.ndarray:
 
 def _units(X, s) -> tuple[np.ndarray, np.ndarray]:
     """Return the columns' means and standard deviations; infinity for a constant one, which is ignored."""
-    mean = np.average(X, axis=0, weights=s)
-    spread = np.sqrt(np.average(np.square(X - mean), axis=0, weights=s))
+    mean, spread = moments(X, s)
     digits = np.finfo(X.dtype if X.dtype.kind == "f" else float)
     constant = spread <= 8 * digits.eps * np.maximum(np.abs(mean), np.finfo(np.float32).tiny)
     return mean, np.where(constant, np.inf, spread)
