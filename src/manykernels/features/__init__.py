@@ -4,6 +4,7 @@ from .base import Block, FeatureMap, generator_of
 from .binning import Binning, Grid, Grids
 from .exact import Exact
 from .fourier import Fourier, FourierBlocks
+from .neighbours import order_of_neighbours
 
 __all__ = [
     "Binning",
@@ -15,4 +16,5 @@ __all__ = [
     "Grid",
     "Grids",
     "generator_of",
+    "order_of_neighbours",
 ]

@@ -7,16 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from .._blocks import even_parts
-from .._numba.binning import add_numbered_scores, add_scores, fill_bins, halves
-from .._threads import map_in_threads
+from .._numba.binning import add_numbered_scores, add_scores, fill_bins
 from .base import generator_of
-
-#: How often space is halved to put rows in order, in two times.
-HALF_BITS = 15
-#: Rows that a thread halves at a time.
-PART = 16_384
-ORDER_BITS = 2 * HALF_BITS
+from .neighbours import order_of_neighbours
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,37 +58,8 @@ class Grids:
         return out
 
     def order(self, X) -> np.ndarray:
-        """Return an order of the rows in which neighbours share bins, O(n (bits + log n)).
-
-        Space is halved again and again, across the column that is longest in units of its bandwidth, as far as the
-        rows' standard deviations tell; rows are sorted by their halves. Tables of bins are then read here and there in
-        turn, not at random.
-        """
-        n = len(X)
-        if n < 2 or not len(self.columns):
-            return np.arange(n)
-        some = np.asarray(X[:: max(1, n // 4096)], dtype=float)[:, self.columns]
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean, spread = some.mean(axis=0), 2.0 * some.std(axis=0)
-            length = spread * self.inverse.mean(axis=0)  # the mean of 1/δ is 1/σ
-        length[~np.isfinite(length)] = 0.0
-        splits = []
-        for _ in range(ORDER_BITS if length.any() else 0):
-            splits.append(int(np.argmax(length)))
-            length[splits[-1]] /= 2
-        used, places = np.unique(splits, return_inverse=True)
-        used = used.astype(np.int64)
-        keys = np.empty(n, dtype=np.uint64)
-        low, scale = mean[used] - spread[used], 0.5 / spread[used]
-        columns, places = self.columns[used], places.astype(np.int64)
-        map_in_threads(
-            lambda part: halves(X[slice(*part)], columns, low, scale, places, keys[slice(*part)]),
-            even_parts(n, -(-n // PART)),
-        )
-        # By the low half of the bits, then by the high one: NumPy counts 16 bits instead of comparing, twice as fast.
-        order = np.argsort((keys & np.uint64(2**HALF_BITS - 1)).astype(np.uint16), kind="stable")
-        high = (keys >> np.uint64(HALF_BITS)).astype(np.uint16)
-        return order[np.argsort(high[order], kind="stable")]
+        """Return an order of the rows in which neighbours share bins, so that tables are not read at random."""
+        return order_of_neighbours(X, self.columns, self.inverse.mean(axis=0))  # the mean of 1/δ is 1/σ
 
     def add_scores(self, X, W, out) -> None:
         """Add the scores of the rows to `out`, (n, c) in float32; W is (g, width, c) in float32."""

@@ -12,6 +12,8 @@ from ..kernels import pairwise_statistic
 
 #: Rows of a block of pairs.
 PAIR_ROWS = 128
+#: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
+LANES = 8
 
 
 def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
@@ -27,9 +29,10 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
     t : (d + 1,) array
         Logarithms of the bandwidths, and of λ.
     """
-    n = len(Z)
-    Z = np.ascontiguousarray(Z * np.exp(-t[:-1]).astype(np.float32))
-    K = _gram(statistic, Z)
+    n, d = Z.shape
+    scaled = np.zeros((n, -(-d // LANES) * LANES), dtype=np.float32)
+    scaled[:, :d] = Z * np.exp(-t[:-1]).astype(np.float32)
+    K = _gram(statistic, scaled)
     lam = math.exp(t[-1])
     M = K + 1.0
     M[np.diag_indices(n)] += lam
@@ -40,8 +43,10 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
         return math.inf, np.zeros(len(t))
     alpha, _ = lapack.dpotrs(factor, Y, lower=1)
     # From an exact factor on, single precision has all the digits that an error and a gradient need.
-    G = _mirrored(lapack.spotri(factor.astype(np.float32), lower=1, overwrite_c=1)[0])
-    g = np.diag(G).astype(float)
+    lower = lapack.spotri(factor.astype(np.float32), lower=1, overwrite_c=1)[0]  # zeros above the diagonal
+    g = np.diag(lower).astype(float)
+    G = lower + lower.T
+    G[np.diag_indices(n)] = g
     e = alpha / g[:, None]
     U, _ = lapack.dpotrs(factor, e / g[:, None], lower=1)
     h = np.einsum("tk,tk->t", e, alpha) / g**2  # ‖α_t‖²/G_tt³, so that it has a root
@@ -53,18 +58,8 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
     gradient = np.zeros(len(t))
     gradient[-1] = lam * float(np.trace(P))
     P *= K.astype(np.float32)
-    gradient[:-1] = _moments(statistic, Z, P)
+    gradient[:-1] = _moments(statistic, scaled, P)[:d]
     return float(np.sum(e * e)) / n, gradient
-
-
-def _mirrored(lower: np.ndarray) -> np.ndarray:
-    """Return a symmetric matrix from its lower half, in the order of LAPACK; the other half may hold anything."""
-    n, out = len(lower), np.ascontiguousarray(lower.T)  # the upper half now, row by row
-    for a in range(0, n, PAIR_ROWS):
-        b = min(a + PAIR_ROWS, n)
-        out[b:, a:b] = out[a:b, b:].T
-        out[a:b, a:b] = np.triu(out[a:b, a:b]) + np.triu(out[a:b, a:b], 1).T
-    return out
 
 
 def _gram(statistic, Z) -> np.ndarray:

@@ -1,9 +1,9 @@
 """Bandwidths, and C with them, from a first sample of the rows.
 
-Columns are measured in their standard deviations. One bandwidth per column is learned by a few steps of Adam on the
-leave-one-out error of kernel ridge regression, each on fresh rows. Then {learned, all equal} × multiple × C is chosen
-by the error of small fits on rows that they have not seen (``bandwidth_trials.py``): bandwidths learned on a thousand
-rows are too wide for a million, and bandwidths per column can be worse than equal ones.
+Columns are measured in their standard deviations. One bandwidth per column is learned on the leave-one-out errors of
+small kernel ridge regressions among neighbours (``bandwidth_steps.py``). Then {learned, all equal} × multiple × C is
+chosen by the error of small fits on rows that they have not seen (``bandwidth_trials.py``): the best bandwidths depend
+on the number of rows, and one per column can be worse than equal ones.
 
 Which rows judge depends on their order. As a rule they come from runs of consecutive rows, here and there. Where
 columns (a date, say) rise or fall together with the number of the row, they are a clock: what will be predicted lies
@@ -21,21 +21,15 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from .._threads import map_in_threads, one_blas_thread
+from .._threads import one_blas_thread
 from ..kernels import pairwise_statistic
 from ..problem import Problem
+from .bandwidth_steps import STEPS, learn_bandwidths
 from .bandwidth_trials import C_FACTOR, JUDGED, Trial, member_of, search
-from .leave_one_out import leave_one_out
 from .row_store import dense
 
 logger = logging.getLogger("manykernels")
 
-#: Adam: steps, and the largest change of a log bandwidth in one.
-STEPS, RATE = 40, 0.15
-#: Regressions whose errors a step takes the mean of, side by side on threads, and the rows of each.
-PARTS, STEP_ROWS = 2, 800
-#: A step takes a quarter of the rows where there are few, and at least these.
-FEWEST_STEP_ROWS = 200
 #: Runs of consecutive rows that are judged as a whole, or not.
 RUNS = 25
 #: A column tells the time if this share of its variance lies between runs, and such columns are a clock if their ranks
@@ -244,40 +238,3 @@ def _shapes(family, X, Y, s, rng, steps) -> dict[str, np.ndarray]:
     learned[used] *= learn_bandwidths(family.statistic, Z, Y, s, start, rng, steps)
     logger.info("bandwidths of %d columns: learned in %d steps", used.sum(), steps)
     return {"learned": learned, "equal": equal}
-
-
-def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = STEPS) -> np.ndarray:
-    """Return one bandwidth per column by Adam on the leave-one-out error, O(steps · (m² d + m³)) for m rows a step.
-
-    Parameters
-    ----------
-    statistic : {"l1", "sqdist"}
-    Z : (n, d) array, float32
-        Standardised rows.
-    Y : (n, c) array
-    s : (n,) array
-        Rows are drawn in proportion to their weights.
-    start : float
-        Bandwidth to start from.
-    """
-    m = min(STEP_ROWS, max(FEWEST_STEP_ROWS, len(Z) // 4), len(Z))
-    t = np.append(np.full(Z.shape[1], math.log(start)), math.log(0.1))  # log bandwidths, and log of 1/C
-    first, second = np.zeros_like(t), np.zeros_like(t)
-    share = s / s.sum() if np.ptp(s) else None
-
-    def drawn():
-        return np.unique(rng.choice(len(Z), m, p=share, replace=share is not None))
-
-    def error(rows):
-        return leave_one_out(statistic, Z[rows], Y[rows], t)
-
-    for step in range(1, steps + 1):
-        found = map_in_threads(error, [drawn() for _ in range(PARTS)])
-        value, gradient = (sum(part[i] for part in found) for i in (0, 1))
-        gradient = gradient / max(value, np.finfo(float).tiny)
-        first = 0.9 * first + 0.1 * gradient
-        second = 0.99 * second + 0.01 * np.square(gradient)
-        rate = RATE * min(1.0, 2.0 * (1 - (step - 1) / steps))  # the last steps shorten
-        t -= rate * (first / (1 - 0.9**step)) / np.sqrt(second / (1 - 0.99**step) + 1e-12)
-        t[-1] = np.clip(t[-1], math.log(1e-4), math.log(1e2))
-    return np.exp(t[:-1])
