@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels._numba.binning import look_up, number_bins
+from manykernels._numba.bins import look_up, number_bins
 from manykernels.families import Finite, Laplacians
 from manykernels.features import Binning
 from manykernels.kernels import Laplacian
@@ -63,6 +63,16 @@ def test_bins_are_those_of_the_definition(dtype):
     grids = Binning(np.array([0.5, 3.0, 20.0, 2.0]), 4, None, 7, 0, 2**12).grids(0, 20)
     assert_array_equal(grids.bins(rows), twin(grids, rows))
     assert_array_equal(grids.bins(rows[::-1]), twin(grids, rows)[:, ::-1])  # not contiguous, other strips
+
+
+def test_bins_far_from_zero_are_those_of_the_definition():
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((3000, 3)) + np.array([1.7e12, -1e10, 0.0])  # as times in milliseconds are
+    rows[:5, 2] = [1e300, -1e300, 2.0**31, -(2.0**40), 0.0]
+    grids = Binning(np.array([0.5, 3.0, 2.0]), 3, None, 7, 0, 2**12).grids(0, 20)
+    bins = grids.bins(rows)
+    assert_array_equal(bins[:, 2:], twin(grids, rows[2:]))
+    assert (bins[:, 2:] != bins[:, :1]).mean() > 0.9, "what is cut off shares no bin with other rows"
 
 
 @pytest.mark.parametrize("kind", ["categories", "independent", "many"])

@@ -85,12 +85,14 @@ def test_more_rows_get_narrower_bandwidths():
 
 @pytest.mark.parametrize("family", [Laplacians(ard=True), Gaussians(ard=True)], ids=["laplacian", "gaussian"])
 def test_neither_offsets_nor_scales_change_what_is_chosen(family):
-    X = RNG.standard_normal((600, 2))
-    y = np.column_stack([np.sin(3 * X[:, 0]), np.cos(2 * X[:, 1])])
+    X = np.random.default_rng(1).standard_normal((800, 2))
+    y = np.column_stack(
+        [np.sin(5 * X[:, 0]), np.cos(X[:, 1])]
+    )  # so unlike that equal bandwidths are no match
     plain = chosen(family, X, y, steps=10)
     shifted = chosen(family, X + np.array([1e9, 0.0]), y, steps=10)  # as times are, in seconds
-    assert_allclose(shifted.member, plain.member, rtol=0.5)  # grids lie elsewhere: a step of the search or so
-    assert_allclose(shifted.error, plain.error, atol=0.05)
+    # Grids lie elsewhere, so that multiples, and among like errors shapes, may come out otherwise.
+    assert_allclose(shifted.error, plain.error, atol=0.02)
     small = chosen(family, X, y, weight=2.0**-20, steps=10)
     assert_allclose(small.member, plain.member, rtol=1e-3)
     assert small.C == 2**20 * plain.C

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from .._numba.binning import add_numbered_scores, add_scores, fill_bins
+from .._numba.bins import fill_bins
+from .._numba.grids import add_numbered_scores, add_scores
 from .base import generator_of
 from .neighbours import order_of_neighbours
 
@@ -42,8 +43,8 @@ class Grids:
         """The narrowest type that holds a bin, and the number of bins."""
         return np.dtype(np.uint16 if self.width < 2**16 else np.uint32)
 
-    def bins(self, X, out=None) -> np.ndarray:
-        """Return the bin of every row in every grid, (g, n).
+    def bins(self, X, out=None, order=None) -> np.ndarray:
+        """Return the bin of every row in every grid, (g, n), in an order of the rows, or of some of them.
 
         About 10 ns per row and grid for ten columns that matter; a column that does not cross an edge of a grid within
         1024 rows costs nothing there, and columns of two values cost next to nothing if few of their rows differ.
@@ -51,10 +52,12 @@ class Grids:
         X = np.asarray(X)
         if X.dtype not in (np.float32, np.float64):
             X = X.astype(np.float64)
+        if order is None:
+            order = np.arange(len(X))
         if out is None:
-            out = np.empty((len(self), len(X)), dtype=self.dtype)
+            out = np.empty((len(self), len(order)), dtype=self.dtype)
         inverse, shift = (a.astype(X.dtype) for a in (self.inverse, self.shift))
-        fill_bins(X, self.columns, inverse, shift, self.factors, self.width.bit_length() - 1, out)
+        fill_bins(X, order, self.columns, inverse, shift, self.factors, self.width.bit_length() - 1, out)
         return out
 
     def order(self, X) -> np.ndarray:
@@ -80,7 +83,7 @@ class Grids:
         """
         order = self.order(X)
         scores = out[order]
-        add_numbered_scores(self.bins(X[order]), slots, first, W, scores)
+        add_numbered_scores(self.bins(X, order=order), slots, first, W, scores)
         out[order] = scores
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from .._blocks import even_parts
-from .._numba.binning import halves
+from .._numba.bins import halves
 from .._threads import map_in_threads
 
 #: How often space is halved, in two times.
 HALF_BITS = 15
 #: Rows that a thread halves at a time.
 PART = 16_384
+#: Rows that tell means and deviations.
+LOOKED_AT = 1024
 
 
 def order_of_neighbours(X, columns: np.ndarray, inverse: np.ndarray) -> np.ndarray:
@@ -31,7 +33,7 @@ def order_of_neighbours(X, columns: np.ndarray, inverse: np.ndarray) -> np.ndarr
     n = len(X)
     if n < 2 or not len(columns):
         return np.arange(n)
-    some = np.asarray(X[:: max(1, n // 4096)], dtype=float)[:, columns]
+    some = np.asarray(X[:: max(1, n // LOOKED_AT)], dtype=float)[:, columns]
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = some.mean(axis=0), 2.0 * some.std(axis=0)
         length = spread * inverse

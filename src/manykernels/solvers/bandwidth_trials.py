@@ -20,7 +20,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .._blocks import even_parts, widened
-from .._numba.binning import look_up, number_bins, subtract_step
+from .._numba.bins import look_up, number_bins
+from .._numba.grids import subtract_step
 from .._threads import map_in_threads, n_threads
 from .grid_tours import Tours
 
@@ -263,7 +264,7 @@ class Trial:
 
         def fill(edges):
             a, b = edges
-            grids.bins(X[a:b], out=bins[:, a:b])
+            grids.bins(X[a:b], bins[:, a:b])
 
         if self.pool is None:
             fill((0, len(X)))

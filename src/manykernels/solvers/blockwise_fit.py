@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._numba.grids import sum_of_squares
 from .._threads import one_blas_thread
 from ..certificates import conjugate_exponent, norm
 from ..combination import Combination
@@ -87,7 +88,7 @@ class Plan:
         """Return u_i = ρ_i‖w_i‖, with ‖w_i‖² = B_i Σ_b ‖W_ib‖²."""
         squares = np.zeros(len(self.members))
         for u in units[1:]:
-            squares[u.member] += float(np.sum(np.square(W[u.part], dtype=np.float64)))
+            squares[u.member] += sum_of_squares(W[u.part])
         return np.sqrt(self.rho_sq * self.blocks * squares)
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .._numba.binning import filter_rows
+from .._numba.grids import filter_rows
 from .._threads import map_in_threads, one_blas_thread
 from ..certificates import warn_no_better
 from ..problem import Problem, Result, Trace, nu_of

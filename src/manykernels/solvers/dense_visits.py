@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._numba.binning import subtract_step
+from .._numba.grids import subtract_step
 from .._numba.thin import add_thin_sums, thin_scores
 from .._threads import one_blas_thread
 from .row_store import Piece, RowStore, cut

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._blocks import even_parts, product_width
-from .._numba.binning import number_bins
+from .._numba.bins import lay_down, number_bins
 from .._threads import map_in_threads
 from ..features import Grids
 
@@ -294,10 +294,7 @@ class RowStore:
         places = np.empty(n, dtype=np.int32)
 
         def fill(edges):
-            rows = order[slice(*edges)]
-            residuals[slice(*edges), : self.n_outputs] = Y[rows]
-            weights[slice(*edges)] = s[rows]
-            places[rows] = np.arange(*edges)
+            lay_down(order[slice(*edges)], edges[0], Y, s, residuals, weights, places)
 
         map_in_threads(fill, even_parts(n, 8))
         self._residuals.append(residuals)
@@ -315,7 +312,7 @@ class RowStore:
 
             def fill(edges, grids=grids, lines=lines):
                 a, b = edges
-                grids.bins(X[order[a:b]], out=lines[:, a:b])
+                grids.bins(X, lines[:, a:b], order[a:b])
 
             def number(edges, lines=lines, slots=slots, seen=seen):
                 a, b = edges

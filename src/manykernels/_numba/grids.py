@@ -1,0 +1,231 @@
+"""Sums, steps and look-ups over the bins of grids: a row has exactly one bin in each."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .signals import meet
+
+
+@njit(cache=True, nogil=True)
+def add_scores(bins, W, out):
+    """Add ``Σ_g W[g, bins[g, t]]`` to every row of `out`."""
+    grids, n = bins.shape
+    c = out.shape[1]
+    for g in range(grids):
+        for t in range(n):
+            b = bins[g, t]
+            for k in range(c):
+                out[t, k] += W[g, b, k]
+
+
+@njit(cache=True, nogil=True)
+def add_numbered_scores(bins, slots, first, W, out):
+    """Add ``Σ_g W[first[g] + slots[g, bins[g, t]]]`` to every row of `out`."""
+    grids, n = bins.shape
+    c = out.shape[1]
+    for g in range(grids):
+        for t in range(n):
+            b = first[g] + slots[g, bins[g, t]]
+            for k in range(c):
+                out[t, k] += W[b, k]
+
+
+@njit(cache=True, nogil=True)
+def subtract_step(bins, step, R):
+    """Subtract ``step[bins[t]]`` from every residual."""
+    n, c = R.shape
+    for t in range(n):
+        b = bins[t]
+        for k in range(c):
+            R[t, k] -= step[b, k]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def sum_of_squares(W):
+    """Return Σ W², (n, c), in double precision."""
+    flat, total = W.ravel(), 0.0
+    for i in range(len(flat)):
+        total += np.float64(flat[i]) * np.float64(flat[i])
+    return total
+
+
+def unrolled(c):
+    """Return a tuple whose length tells compiled loops over c outputs how many there are; an empty one if it is long.
+
+    Loops of a known length are up to twice as fast for one to four outputs, and no faster for more.
+    """
+    return (0,) * c if c in (1, 2, 4) else ()
+
+
+@njit(cache=True, nogil=True)
+def add_sums(bins, R, s, sums, outputs):
+    """Add the weighted residuals of every row to its bin, ``sums[bins[t], :c] += s_t R_t``."""
+    for t in range(len(R)):
+        b, weight = bins[t], s[t]
+        for k in range(len(outputs) or R.shape[1]):
+            sums[b, k] += weight * R[t, k]
+
+
+@njit(cache=True, nogil=True)
+def step_and_sums(before, step, bins, R, s, sums, outputs):
+    """Do both in one pass over the residuals: take a step in one grid, sum over the next one's bins."""
+    for t in range(len(R)):
+        old, new, weight = before[t], bins[t], s[t]
+        for k in range(len(outputs) or R.shape[1]):
+            r = R[t, k] - step[old, k]
+            R[t, k] = r
+            sums[new, k] += weight * r
+
+
+@njit(cache=True, nogil=True)
+def add_counts(bins, s, counts):
+    """Add every row's weight to its bin."""
+    for t in range(len(bins)):
+        counts[bins[t]] += s[t]
+
+
+@njit(cache=True, nogil=True)
+def newton_step(sums, counts, lam, W, step, first, last, outputs):
+    """Minimise over a grid's bins first..last-1: ``step = (Σ_l sums_l - lam W)/(counts + lam)``, ``W += step``.
+
+    Parameters
+    ----------
+    sums : (lanes, at least size, at least c) array
+        Becomes 0 there.
+    counts : (size,) array
+    lam : float
+    W : (size, c) array, changed
+    step : (at least size, at least c) array, changed
+    first, last : int
+    outputs : tuple
+        From ``unrolled(sums.shape[2])``.
+    """
+    lanes, _, wide = sums.shape
+    for b in range(first, last):
+        for i in range(1, lanes):
+            for k in range(len(outputs) or wide):
+                sums[0, b, k] += sums[i, b, k]
+                sums[i, b, k] = 0.0
+        if counts[b] > 0.0:
+            scale, weight = 1.0 / (counts[b] + lam), lam
+        else:  # no row: its coefficients are 0 and stay so, unless lam has just changed
+            scale = weight = 1.0
+        for k in range(W.shape[1]):
+            step[b, k] = (sums[0, b, k] - weight * W[b, k]) * scale
+            W[b, k] += step[b, k]
+        for k in range(len(outputs) or wide):
+            sums[0, b, k] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def tour(
+    thread, size, board, units, lams, before, lines, edges, R, s, sums, counts, step, W, curvature, outputs
+):
+    """Descend over one grid after the other: the share of one of several threads, which do so together.
+
+    Each sums along its lanes of rows, and takes the steps of its part of the bins; in between they wait for each other.
+    What is added up, and in which order, does not depend on the number of threads.
+
+    Parameters
+    ----------
+    thread, size : int
+        Which of how many threads.
+    board : (LINE * size,) array of int64
+        Zeros, shared by the threads of a tour.
+    units : (k, 5) array of int
+        Of every grid its line, where its coefficients begin, how many there are, where its counts begin, and whether
+        these are still to be made.
+    lams : (k,) array
+    before : int
+        The line of the grid whose step is to be taken first; -1: none.
+    lines : (grids, n) array of unsigned integers
+        The bins of all rows in every grid.
+    edges : (lanes + 1,) array of int
+        Where lanes begin and end.
+    R, s : (n, at least c) and (n,) arrays
+        Residuals, changed, and weights.
+    sums, counts : (lanes, most bins, at least c) and (lanes, most bins) arrays
+        Zeros, before and after.
+    step : (most bins, at least c) array, changed
+        The step of the grid `before`, and in the end that of the last one, which is still to be taken.
+    W, curvature : (all bins, c) and (all bins,) arrays, changed
+    outputs : tuple
+        From ``unrolled(R.shape[1])``.
+    """
+    lanes = len(edges) - 1
+    for u in range(len(units)):
+        line, first, width, place, new = units[u]
+        for i in range(lanes * thread // size, lanes * (thread + 1) // size):
+            a, b = edges[i], edges[i + 1]
+            bins = lines[line, a:b]
+            if new:
+                add_counts(bins, s[a:b], counts[i])
+            if before >= 0:
+                step_and_sums(lines[before, a:b], step, bins, R[a:b], s[a:b], sums[i], outputs)
+            else:
+                add_sums(bins, R[a:b], s[a:b], sums[i], outputs)
+        meet(board, thread, size, 2 * u + 1)
+        H = curvature[place : place + width]
+        low, high = width * thread // size, width * (thread + 1) // size
+        if new:
+            for b in range(low, high):
+                total = 0.0
+                for i in range(lanes):
+                    total += counts[i, b]
+                    counts[i, b] = 0.0
+                H[b] = total
+        newton_step(sums, H, lams[u], W[first : first + width], step, low, high, outputs)
+        before = line
+        meet(board, thread, size, 2 * u + 2)
+
+
+@njit(cache=True, nogil=True)
+def filter_rows(bins, Y, noise, W, variance, intercept, scores):
+    """One pass of a diagonal Kalman filter over rows, in order.
+
+    A row has the bins b of every grid and the intercept. With v their variances and e its error before the row is
+    seen: ``g = 1/(Σv + noise)``, ``W_b += v_b g e``, ``v_b -= v_b² g``.
+
+    Parameters
+    ----------
+    bins : (n, grids) array
+    Y : (n, c) array
+    noise : (n,) array
+        1/(C s_t); infinite for a row without weight, which changes nothing.
+    W : (grids, size, c) array, changed
+    variance : (grids, size) array, changed
+    intercept : (c + 1,) array, changed
+        Its coefficients, and its variance last.
+    scores : (n, c) array, written
+        Of each row, before it was seen.
+    """
+    n, grids = bins.shape
+    c = Y.shape[1]
+    error = np.empty(c)
+    for t in range(n):
+        total = intercept[c] + noise[t]
+        for k in range(c):
+            error[k] = intercept[k]
+        for g in range(grids):
+            b = bins[t, g]
+            total += variance[g, b]
+            for k in range(c):
+                error[k] += W[g, b, k]
+        for k in range(c):
+            scores[t, k] = error[k]
+            error[k] = Y[t, k] - error[k]
+        if not np.isfinite(total):
+            continue
+        gain = 1.0 / total
+        for k in range(c):
+            intercept[k] += intercept[c] * gain * error[k]
+        intercept[c] -= intercept[c] * intercept[c] * gain
+        for g in range(grids):
+            b = bins[t, g]
+            v = variance[g, b]
+            variance[g, b] = v - v * v * gain
+            v *= gain
+            for k in range(c):
+                W[g, b, k] += v * error[k]
