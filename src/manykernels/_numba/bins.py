@@ -1,8 +1,8 @@
 """Random binning: the bin of every row in every grid, and bins by their numbers.
 
 Coordinates are whole numbers ``floor(x_j / δ_j + shift_j)``; a bin is the top bits of ``Σ_j a_j coordinate_j`` modulo
-2³², with odd a_j drawn at random. 32 bits hold the coordinates of nearly all rows; those of a time in milliseconds, say,
-may need 64.
+2³², with odd a_j drawn at random. 32 bits hold the coordinates of nearly all rows; those of a time in milliseconds may
+need 64.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ of four.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = ST
         if (step - 1) % REGROUP == 0:
             order = _order(Z, s, np.exp(-t[:-1]), rng)
         groups = [_merged(Z, Y, order, at) for at in _places(len(order), rng)]
-        found = map_in_threads(lambda group, t=t: leave_one_out(statistic, *group, t), groups)
+        found = map_in_threads(partial(_error, statistic, t), groups)
         value, gradient = (sum(part[i] for part in found) for i in (0, 1))
         gradient = gradient / max(value, np.finfo(float).tiny)
         first = 0.9 * first + 0.1 * gradient
@@ -58,6 +59,10 @@ def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = ST
         t -= rate * (first / (1 - 0.9**step)) / np.sqrt(second / (1 - 0.99**step) + 1e-12)
         t[-1] = np.clip(t[-1], *np.log(NOISE_RANGE))
     return np.exp(t[:-1])
+
+
+def _error(statistic: str, t: np.ndarray, group: tuple[np.ndarray, np.ndarray]) -> tuple[float, np.ndarray]:
+    return leave_one_out(statistic, *group, t)
 
 
 def _order(Z, s, inverse: np.ndarray, rng) -> np.ndarray:
