@@ -188,23 +188,50 @@ def test_a_step_of_algorithm_3_by_hand():
 def test_kernels_take_turns():
     problem = make("logistic")
     steps = Steps(small(kernels_per_step=2), FeatureState.from_arrays(small().start(problem)), problem)
-    drawn = []
-    for t in range(1, 21):
-        steps.state.step = t
-        drawn.append(steps._draw())
+    drawn = [steps._draw(t) for t in range(1, 21)]
     assert all(sorted(a + b) == [0, 1, 2] for a, b in zip(drawn[::2], drawn[1::2], strict=True))
     assert len({tuple(d) for d in drawn}) > 3
 
 
 def test_psi_is_capped_and_one_until_every_kernel_was_drawn():
-    problem, solver = make("logistic"), small(p=1.1)
-    state = FeatureState.new(0, 12, 1, np.ones(3))
-    assert_array_equal(Steps(solver, state, problem).theta(), 1.0)
-    for i, size in enumerate([1.0, 1e-6, 1.0]):
-        state.V[state.append(i, 4)] += size
-    assert_allclose(Steps(solver, state, problem).theta()[1], 1 / 20)
-    state.V[1][:] = 0.0
-    assert_array_equal(Steps(solver, state, problem).theta(), 1.0)
+    problem, solver = make("logistic"), small(p=1.1, batch_size=N)
+
+    def used(norms):
+        """Return θ of a single step, from kernels with coefficients."""
+        state = FeatureState.new(0, 12, 1, np.ones(3))
+        for i, size in enumerate(norms):
+            state.V[state.append(i, 4)] += size
+        steps = Steps(solver, state, problem)
+        steps.run()
+        return steps.theta
+
+    assert_array_equal(used([]), 1.0)
+    assert_allclose(used([1.0, 1e-6, 1.0])[1], 1 / 20)
+    assert_array_equal(used([1.0, 0.0, 1.0]), 1.0)
+
+
+@pytest.mark.parametrize("per_step", [1, 2, "all"])
+@pytest.mark.parametrize("known", [True, False])
+def test_steps_taken_together_are_those_taken_one_by_one(per_step, known, monkeypatch):
+    problem, solver, found = make("softmax", BANDWIDTHS), small(kernels_per_step=per_step, batch_size=20), []
+    for together in (True, False):
+        if not together:
+            monkeypatch.setattr(Steps, "_together", lambda *_: 1)
+            monkeypatch.setattr(
+                Steps,
+                "_take_together",
+                lambda self, ahead, rows, sums, draws, *more: self._take_one(
+                    ahead, rows, sums[0], draws[0], *more
+                ),
+            )
+        state = solver.start(problem)
+        if known:
+            state = solver.expect(state, N)
+        for batch in problem.batches(130):
+            state = solver.update(state, batch)
+        found.append(state)
+    for name, value in found[0].items():
+        assert_array_equal(value, found[1][name], err_msg=name)
 
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "squared", "squared_hinge", "hinge", "max_hinge"])

@@ -14,6 +14,8 @@ from .verdict import ENOUGH
 
 #: Fields that are lists of blocks.
 LISTS = ("owner", "V", "mean", "best")
+#: Fields that steps change.
+NUMBERS = ("step", "rows", "weight", "batch_loss", "zero_loss", "damping", "scale")
 
 
 @dataclass
@@ -132,13 +134,14 @@ class FeatureState:
             blocks.append(np.zeros((width, len(self.intercept))))
         return len(self.owner) - 1
 
-    def shrink(self, factor: float) -> None:
-        """Multiply all coefficients."""
-        self.scale *= factor
-        if abs(self.scale) < 1e-100:  # also zero, at i = θν of the paper's steps
-            for v in self.V:
-                v *= self.scale
-            self.scale = 1.0
+    def numbers(self) -> np.ndarray:
+        """Return the numbers that steps change, in the order of ``_numba/stochastic.py``."""
+        return np.array([getattr(self, name) for name in NUMBERS], dtype=float)
+
+    def take_over(self, now: np.ndarray) -> None:
+        """Set them."""
+        for name, value in zip(NUMBERS, now.tolist(), strict=True):
+            setattr(self, name, type(getattr(self, name))(value))
 
     def lam(self, C: float) -> float:
         """Return λ = 1/(C n), with the rows seen so far for n while an epoch's are not known."""

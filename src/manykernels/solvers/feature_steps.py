@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from .._blocks import even_parts
-from .._numba.stochastic import largest, move, weigh
+from .._numba.stochastic import (
+    STEP,
+    Coefficients,
+    Kernels,
+    Rule,
+    begin_step,
+    end_step,
+    move,
+    take_steps,
+)
 from .._numba.thin import thin_scores
 from ..features import Block, generator_of
 from ..problem import Problem
@@ -80,18 +89,43 @@ class Steps:
         )
         self.watched, self.constant = self._new_rows()
         self.found = np.zeros(4)
+        self.rule = self._rule()
+        self.now = state.numbers()
+
+    def _rule(self) -> Rule:
+        solver, batch = self.solver, self.batch
+        return Rule(
+            code=int(batch.loss.code),
+            curvature=CURVATURE[batch.loss.name],
+            C=float(batch.C),
+            n_rows=int(self.state.n_rows),
+            p=float(solver.p) if solver.learn_weights else 2.0,
+            least=1.0 / PSI_CAP,
+            step=float(solver.step),
+            late=LATE,
+            batch_size=int(solver.batch_size),
+            n_kernels=len(self.alive),
+            cycle=self.cycle,
+            per_step=self.per_step,
+            forget=float(FORGET),
+            exploded=EXPLODED,
+            faithful=bool(solver.faithful),
+        )
 
     def run(self) -> None:
         """Take one step per `batch_size` rows."""
         n, size = self.batch.n_rows, int(self.solver.batch_size)
-        firsts = range(0, n, size)
-        weights, zeros = self._sums(list(firsts))
+        edges = np.append(np.arange(0, n, size), n)
+        sums, at = self._sums(edges), 0
         with Ahead(self.batch.X, self.blocks, size) as ahead:
             ahead.begin()  # before the spectrum, which other threads need not wait for
             self._notice_scale()
-            for first, weight, zero in zip(firsts, weights, zeros, strict=True):
-                self._count(min(size, n - first), weight, zero)
-                self._step(ahead, slice(first, min(first + size, n)))
+            while at < len(sums):
+                count = self._together(ahead, edges[at:])
+                self._take(ahead, edges[at : at + count + 1], sums[at : at + count])
+                at += count
+        self.state.take_over(self.now)
+        self.state.epoch_rows += n
         self.state.targets += self.s @ self.Y
         self.state.watch(self.found)
 
@@ -109,7 +143,7 @@ class Steps:
                 self._append(i, drawn[i])
             self.layout.bind(b, self.columns[i, drawn[i]])
             drawn[i] += 1
-        self.theta_at = np.ones(len(self.maps))
+        self.theta = np.ones(len(self.maps))
         self.layout.follow(0.0)
 
     def _append(self, kernel: int, index: int) -> None:
@@ -125,20 +159,13 @@ class Steps:
 
     # -- what is known of the rows -------------------------------------------------------------------------
 
-    def _sums(self, firsts: list[int]) -> tuple[list[float], list[float]]:
-        """Return the weight of every step's rows, and their loss at f = 0, which is the same for all classes."""
+    def _sums(self, edges: np.ndarray) -> np.ndarray:
+        """Return the number of every step's rows, their weight, and their loss at f = 0: the same for all classes."""
         loss, Y = self.batch.loss, self.Y if self.batch.loss.regression else self.Y[:1]
         zero = self.s * loss.value(Y, np.zeros(Y.shape))
-        return np.add.reduceat(self.s, firsts).tolist(), np.add.reduceat(zero, firsts).tolist()
-
-    def _count(self, n: int, weight: float, zero: float) -> None:
-        """Take notice of the rows of a step."""
-        state = self.state
-        state.step += 1
-        state.rows += n
-        state.epoch_rows += n
-        state.weight += weight
-        state.zero_loss += zero
+        return np.column_stack(
+            [np.diff(edges), np.add.reduceat(self.s, edges[:-1]), np.add.reduceat(zero, edges[:-1])]
+        )
 
     def _notice_scale(self) -> None:
         """Average the kernels' largest eigenvalues and mean diagonals over the batches."""
@@ -188,43 +215,84 @@ class Steps:
             self.batch.loss, self.Y[tile.rows], F[:, : len(b)] + b, self.constant, self.s[tile.rows]
         )
 
-    # -- one step ------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------
 
-    def _step(self, ahead: Ahead, rows: slice) -> None:
-        state, solver, n = self.state, self.solver, rows.stop - rows.start
-        drawn = self._draw()  # Alg. 3, line 3
-        theta = self.theta()  # line 6: 1/ψ
-        lam = state.lam(self.batch.C)
-        gamma = self._gamma(theta, lam, n)  # line 7
-        # Each kernel comes once in `cycle` steps, while all shrink in every one; the intercept is in all of them.
-        times, share = (1.0, len(drawn) / len(self.alive)) if solver.faithful else (float(self.cycle), 1.0)
-        state.shrink(1 - gamma * lam)  # line 10
-        moves = []
-        for i in drawn:
-            place, n_blocks = self._features(i)  # line 4
-            eta = gamma * times * theta[i] / (state.rho_sq[i] * n_blocks)
-            moves.append((place, eta / (n * state.scale)))
-        loss, G = self._descend(ahead, rows, moves)  # lines 5, 8 and 9
-        if not math.isfinite(loss):
+    def _together(self, ahead: Ahead, edges: np.ndarray) -> int:
+        """Return how many steps to take in one go: those whose rows are in the next tile.
+
+        A single one where its rows are scored before, or where it has new features, which all later ones need.
+        """
+        first = int(edges[0])
+        if self.solver.faithful or first >= self.watched:
+            return 1
+        last = min(ahead.end_of(first), self.watched)
+        return max(1, int(np.searchsorted(edges, last, side="right")) - 1)
+
+    def _take(self, ahead: Ahead, edges: np.ndarray, sums: np.ndarray) -> None:
+        """Take some steps together, or a single one tile by tile."""
+        counts = self.layout.counts.copy()  # before the draws: each step knows those before it
+        draws = self._draws(len(sums))
+        kernels = Kernels(self.layout.squares, counts, self.state.rho_sq, self.theta, self.top, self.trace)
+        first, last = int(edges[0]), int(edges[-1])
+        if first < self.watched and ahead.end_of(first) >= last:
+            finite = self._take_together(ahead, slice(first, last), sums, draws, kernels)
+        else:
+            finite = self._take_one(ahead, slice(first, last), sums[0], draws[0], kernels)
+        if not finite:
             raise ValueError(
-                f"TriplyStochastic diverged in step {state.step}; lower C or step, or standardise the columns of X"
-                + (", or use faithful=False." if solver.faithful else ".")
+                f"TriplyStochastic diverged in step {int(self.now[STEP])}; lower C or step, or standardise the columns "
+                "of X" + (", or use faithful=False." if self.solver.faithful else ".")
             )
-        state.intercept = (1 - gamma * lam) * state.intercept - (gamma * share / n) * G
-        state.batch_loss += loss
-        if loss > EXPLODED * n * state.zero_loss / state.rows:
-            state.damping /= 2
-        self._average()
 
-    def _draw(self) -> list[int]:
-        """Return the kernels of this step, from the seed and the number of the step alone."""
+    def _take_together(self, ahead: Ahead, rows: slice, sums, draws, kernels: Kernels) -> bool:
+        """Take steps on one tile, in one compiled call; return whether their losses are finite."""
+        (tile,) = ahead.between(rows.start, rows.stop)
+        known = tile.Z, self.Y[rows], self.s[rows], self.F, self.S
+        return take_steps(self.rule, self.now, sums, draws, kernels, self._coefficients(), *known) == len(
+            draws
+        )
+
+    def _take_one(self, ahead: Ahead, rows: slice, sums, draw, kernels: Kernels) -> bool:
+        """Take a step on one or more tiles, whose parts of the gradient are added in order; return the same."""
+        w, rates, total = self._coefficients(), np.empty(len(draw)), 0.0
+        G = np.zeros(len(w.b))
+        gamma, lam = begin_step(self.rule, self.now, sums, draw, kernels, w.V, rates)
+        for tile in ahead.between(rows.start, rows.stop):
+            if rows.start >= self.watched:
+                self._watch(tile)
+            n, width = tile.Z.shape
+            known = self.Y[tile.rows], self.s[tile.rows], self.F[:n], self.S[:n]
+            total += move(self.rule.code, tile.Z, w.W[:width], w.b, *known, G, draw[:, 1:3], rates, w.V)
+        if not math.isfinite(total):
+            return False
+        n, drawn = rows.stop - rows.start, int(np.sum(draw[:, 0] >= 0))
+        end_step(self.rule, self.now, n, drawn, total, gamma, lam, G, w, kernels.squares)
+        return True
+
+    def _coefficients(self) -> Coefficients:
+        state, layout = self.state, self.layout
+        arrays = layout.V, layout.mean, layout.W, layout.edges, layout.owner
+        return Coefficients(state.intercept, state.mean_intercept, *arrays)
+
+    def _draws(self, count: int) -> np.ndarray:
+        """Draw the kernels of the next steps, and features for them; see `begin_step`."""
+        draws = np.zeros((count, self.per_step, 4), dtype=np.int64)
+        draws[:, :, 0] = -1
+        for u in range(count):
+            for j, i in enumerate(self._draw(int(self.now[STEP]) + 1 + u)):  # Alg. 3, line 3
+                place = self._features(i)  # line 4
+                draws[u, j] = i, place.start, place.stop, self.layout.counts[i]
+        return draws
+
+    def _draw(self, step: int) -> list[int]:
+        """Return the kernels of a step, from the seed and its number alone."""
         state = self.state
         if self.per_step == len(self.alive):
             return self.alive
         if self.solver.faithful:
-            rng = generator_of(state.seed, DRAWS, state.step)
+            rng = generator_of(state.seed, DRAWS, step)
             return sorted(rng.choice(self.alive, self.per_step, replace=False).tolist())
-        cycle, turn = divmod(state.step - 1, self.cycle)
+        cycle, turn = divmod(step - 1, self.cycle)
         group, place = divmod(cycle, CYCLES)
         if self._orders[0] != group:
             rng = generator_of(state.seed, DRAWS, group)
@@ -232,10 +300,10 @@ class Steps:
         first, last = self.turns[turn]
         return sorted(self._orders[1][place, first:last].tolist())
 
-    def _features(self, kernel: int) -> tuple[slice, int]:
-        """Draw a block for a kernel while there is one to come; return the columns that this step moves.
+    def _features(self, kernel: int) -> slice:
+        """Draw a block for a kernel while there is one to come; return the columns that a step moves.
 
-        These are the kernel's blocks, which lie side by side, or to the letter the last one; and how many.
+        These are those of the kernel's blocks, which lie side by side, or to the letter of the last one.
         """
         n_blocks, faithful = int(self.layout.counts[kernel]), self.solver.faithful
         endless = faithful and self.maps[kernel].n_blocks is None
@@ -246,56 +314,7 @@ class Steps:
             self.layout.bind(self.state.append(kernel, place.stop - place.start), place)
             n_blocks += 1
         last = self.columns[kernel, n_blocks - 1]
-        return (last, 1) if faithful else (slice(self.columns[kernel, 0].start, last.stop), n_blocks)
-
-    def theta(self) -> np.ndarray:
-        """Return 1/ψ_i of every kernel: 1 until every kernel has been drawn, at least 1/PSI_CAP."""
-        layout, p = self.layout, float(self.solver.p) if self.solver.learn_weights else 2.0
-        weigh(layout.squares, layout.counts, self.state.rho_sq, p, 1 / PSI_CAP, self.theta_at)
-        return self.theta_at
-
-    def _gamma(self, theta, lam, n) -> float:
-        """Return the step size: what is stable at first, LATE/(λ i) in the end.
-
-        A batch of n rows is stable up to 1/(L (λ₁ + trace/n)), λ₁ the largest eigenvalue of the kernel that a step
-        applies. A smaller batch makes a smaller step, so that all rows count alike.
-        """
-        state, solver = self.state, self.solver
-        if solver.faithful:
-            return solver.step / (lam * state.step)
-        top = 1 + self.cycle * largest(theta, state.rho_sq, self.top, self.per_step)
-        trace = 1 + self.cycle * largest(theta, state.rho_sq, self.trace, self.per_step)
-        curvature = CURVATURE[self.batch.loss.name] * state.weight / state.rows
-        gamma = solver.step * state.damping / (curvature * (top + trace / solver.batch_size) + lam)
-        return gamma / (1 + gamma * lam * state.step / LATE) * min(1.0, n / solver.batch_size)
-
-    def _descend(
-        self, ahead: Ahead, rows: slice, moves: list[tuple[slice, float]]
-    ) -> tuple[float, np.ndarray]:
-        """Move some columns against their gradient, each by its rate, but not yet the scores of later tiles.
-
-        Returns the loss and the gradient in the intercept, summed over rows. Tiles of rows are added in order, in
-        float64.
-        """
-        state, layout, code = self.state, self.layout, self.batch.loss.code
-        W, total, G = layout.W[: layout.width], 0.0, np.zeros(len(state.intercept))
-        places = np.array([(place.start, place.stop) for place, _ in moves])
-        rates = np.array([rate for _, rate in moves])
-        for tile in ahead.between(rows.start, rows.stop):
-            room = self.F[: len(tile.Z)], self.S[: len(tile.Z)]
-            if rows.start >= self.watched:
-                self._watch(tile)
-            Y, s = self.Y[tile.rows], self.s[tile.rows]
-            total += move(code, tile.Z, W, state.intercept, Y, s, *room, G, places, rates, layout.V)
-        return total, G
-
-    def _average(self) -> None:
-        """Let the average follow the coefficients, and make the latter ready for the next step."""
-        state = self.state
-        share = 0.0 if self.solver.faithful else (1 + FORGET) / (state.step + FORGET)
-        if share:
-            state.mean_intercept += share * (state.intercept - state.mean_intercept)
-        self.layout.follow(share)
+        return last if faithful else slice(self.columns[kernel, 0].start, last.stop)
 
 
 def largest_eigenvalue(K: np.ndarray) -> float:

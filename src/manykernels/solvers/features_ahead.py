@@ -119,13 +119,18 @@ class Ahead:
     def between(self, first: int, last: int) -> Iterator[Tile]:
         """Yield the tiles from row `first` to row `last`; rows before `first` are forgotten."""
         while first < last:
-            while self.tiles and self.tiles[0][0] <= first:
-                self.tiles.popleft()
-            self.begin()
+            self.end_of(first)
             tile = self._first()
             end = min(last, tile.rows.stop)
             yield tile.cut(first, end).completed(self.blocks)
             first = end
+
+    def end_of(self, first: int) -> int:
+        """Return where the tile with row `first` ends; rows before that are forgotten."""
+        while self.tiles and self.tiles[0][0] <= first:
+            self.tiles.popleft()
+        self.begin()
+        return self.tiles[0][0]
 
     def begin(self) -> None:
         """Begin as many tiles as may be made ahead; on one thread, a tile is made when it is asked for."""
