@@ -24,6 +24,7 @@ from manykernels.solvers import (
     blockwise_fit,
     blockwise_online,
     dense_visits,
+    row_fields,
     row_store,
 )
 from manykernels.solvers.calibration import fit_calibration
@@ -140,7 +141,7 @@ def coefficients(result):
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(row_store, "TILE", 64)
+    monkeypatch.setattr(row_fields, "TILE", 64)
     monkeypatch.setattr(row_store, "LANE_ROWS", 100)
     monkeypatch.setattr(dense_visits, "STRIP", 24)
 
@@ -168,7 +169,7 @@ def test_features_that_are_made_again_are_those_that_were_kept(room, monkeypatch
 
 def test_strips_and_tiles_change_no_more_than_rounding(monkeypatch):
     whole = coefficients(plain().solve(problem(KERNELS[1:])))
-    monkeypatch.setattr(row_store, "TILE", 64)
+    monkeypatch.setattr(row_fields, "TILE", 64)
     monkeypatch.setattr(dense_visits, "STRIP", 24)
     parts = coefficients(plain().solve(problem(KERNELS[1:])))
     # Sums in single precision over 24 rows instead of all: 1e-7 of the coefficients' size, times the condition.

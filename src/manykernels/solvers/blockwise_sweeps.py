@@ -24,7 +24,8 @@ from .._numba.grids import add_counts, add_sums, newton_step, step_and_sums, unr
 from .._threads import n_threads
 from .dense_visits import DenseVisits
 from .grid_tours import Tours
-from .row_store import Piece, RowStore
+from .row_fields import Piece
+from .row_store import RowStore
 
 #: Rows that one go over several grids visits: some tens of milliseconds, as long as Ctrl-C has to wait.
 TOUR_ROWS = 2**23

@@ -16,7 +16,8 @@ import numpy as np
 from .._numba.grids import subtract_step
 from .._numba.thin import add_thin_sums, thin_scores
 from .._threads import one_blas_thread
-from .row_store import Piece, RowStore, cut
+from .row_fields import Piece, cut
+from .row_store import RowStore
 
 if TYPE_CHECKING:
     from .blockwise_sweeps import Unit

@@ -135,7 +135,7 @@ class FeatureState:
         return len(self.owner) - 1
 
     def numbers(self) -> np.ndarray:
-        """Return the numbers that steps change, in the order of ``_numba/stochastic.py``."""
+        """Return the numbers that steps change, in the order of ``_numba/stochastic_steps.py``."""
         return np.array([getattr(self, name) for name in NUMBERS], dtype=float)
 
     def take_over(self, now: np.ndarray) -> None:

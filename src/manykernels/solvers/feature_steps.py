@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._blocks import even_parts
-from .._numba.stochastic import (
-    STEP,
-    Coefficients,
-    Kernels,
-    Rule,
-    begin_step,
-    end_step,
-    move,
-    take_steps,
-)
+from .._numba.stochastic import move
+from .._numba.stochastic_steps import STEP, Coefficients, Kernels, Rule, begin_step, end_step, take_steps
 from .._numba.thin import thin_scores
 from ..features import Block, generator_of
 from ..problem import Problem

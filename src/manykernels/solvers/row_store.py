@@ -1,18 +1,11 @@
 """Rows, residuals, weights and bins, in memory or in scratch files.
 
 Rows come in tile by tile. Where there are bins, the rows of a tile are put in an order in which neighbours share them.
-
-Files are read and written by plain calls, not mapped, so that resident memory does not grow with the number of rows.
-Both kinds hold the same numbers: a fit ends in the same bits.
+Files and memory (``row_fields.py``) hold the same numbers: a fit ends in the same bits.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
-import tempfile
-from bisect import bisect_right
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,193 +15,12 @@ from .._blocks import even_parts, product_width
 from .._numba.bins import lay_down, number_bins
 from .._threads import map_in_threads
 from ..features import Grids
+from . import row_fields
+from .row_fields import Array, File, Lines, LinesFile, Piece, Views, cut
 
-#: Rows of a tile: as they come in, and at most as many as are read back at once.
-TILE = 65_536
 #: Rows are summed up along lanes, one after the other, and the lanes' sums in order: one lane per this many rows.
 #: Every lane has a table of sums, so that more of them cost time: 8 lanes for 465,000 rows take 1.3 times as long as 4.
 LANE_ROWS, MOST_LANES = 100_000, 8
-
-#: Pages that are shared, as they are by default, would be kept when they are given back.
-PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-
-#: Some neighbouring rows: the first, and the one after the last.
-Piece = tuple[int, int]
-
-
-class _Views:
-    """Rows in memory, in the arrays they came in."""
-
-    def __init__(self):
-        self.parts: list[np.ndarray] = []
-        self.edges = [0]
-
-    def append(self, values: np.ndarray) -> None:
-        self.parts.append(values)
-        self.edges.append(self.edges[-1] + len(values))
-
-    def get(self, piece: Piece) -> np.ndarray:
-        first, last = piece
-        at = bisect_right(self.edges, first) - 1
-        if last <= self.edges[at + 1]:
-            return self.parts[at][first - self.edges[at] : last - self.edges[at]]
-        return np.concatenate([self.get(part) for part in cut(first, last, TILE)])
-
-    def close(self) -> None:
-        self.parts, self.edges = [], [0]
-
-
-class _Array:
-    """Values of a known number of rows, in one array: any run of them is a view."""
-
-    def __init__(self, n_rows: int):
-        self.n_rows, self.end = n_rows, 0
-        self.values = np.empty(0)
-
-    def room(self, n_rows: int, *width: int) -> np.ndarray:
-        """Return zeros for the next tile, to be filled and handed to `append`."""
-        if self.end == 0:
-            self.values = np.zeros((self.n_rows, *width), np.float32)
-        return self.values[self.end : self.end + n_rows]
-
-    def append(self, values: np.ndarray) -> None:
-        self.end += len(values)
-
-    def get(self, piece: Piece) -> np.ndarray:
-        return self.values[piece[0] : piece[1]]
-
-    def put(self, piece: Piece, values: np.ndarray) -> None:
-        place = self.get(piece)
-        if not np.may_share_memory(values, place):
-            place[...] = values
-
-    def close(self) -> None:
-        self.values = np.empty(0)
-
-
-class _Lines:
-    """A line of bins for every grid, in pages that are given back line by line, each to the system at once."""
-
-    def __init__(self, n_lines: int, n_rows: int, dtype: np.dtype):
-        self.pages: mmap.mmap | None = mmap.mmap(-1, max(1, n_lines * n_rows * dtype.itemsize), **PRIVATE)
-        self.values = np.frombuffer(self.pages, dtype, n_lines * n_rows).reshape(n_lines, n_rows)
-        self.end = 0
-
-    def room(self, n_rows: int) -> np.ndarray:
-        """Return room for the bins of the next tile, to be handed to `append`."""
-        return self.values[:, self.end : self.end + n_rows]
-
-    def append(self, bins: np.ndarray) -> None:
-        self.end += bins.shape[1]
-
-    def get(self, piece: Piece, line: int) -> np.ndarray:
-        return self.values[line, piece[0] : piece[1]]
-
-    def forget(self, line: int) -> None:
-        length = self.values.shape[1] * self.values.itemsize
-        a, b = -(-line * length // mmap.PAGESIZE), (line + 1) * length // mmap.PAGESIZE
-        if a < b and self.pages is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self.pages.madvise(mmap.MADV_DONTNEED, a * mmap.PAGESIZE, (b - a) * mmap.PAGESIZE)
-
-    def close(self) -> None:
-        self.values = np.empty((0, 0), self.values.dtype)
-        self.pages = None  # unmapped with its last view
-
-
-class _File:
-    """Values of rows, tile by tile, in an unnamed file; the rows of a piece lie in one tile."""
-
-    def __init__(self, directory: str | None):
-        handle, path = tempfile.mkstemp(prefix="manykernels-", dir=directory)
-        os.unlink(path)  # it vanishes with the process, however that ends
-        self.handle = handle
-        self.end = 0
-        #: Where a tile begins, and the shape and type of its rows: the type may change from one to the next.
-        self.tiles: list[tuple[int, tuple[int, ...], np.dtype]] = []
-
-    def room(self, n_rows: int, *width: int) -> np.ndarray:
-        """Return zeros for the next tile, to be filled and handed to `append`."""
-        return np.zeros((n_rows, *width), np.float32)
-
-    def append(self, values: np.ndarray) -> None:
-        self.tiles.append((self.end, values.shape[1:], values.dtype))
-        self.write(np.ascontiguousarray(values), self.end)
-        self.end += values.nbytes
-
-    def get(self, piece: Piece) -> np.ndarray:
-        place, shape, dtype = self._place(piece)
-        out = np.empty((piece[1] - piece[0], *shape), dtype)
-        self.read(out, place)
-        return out
-
-    def put(self, piece: Piece, values: np.ndarray) -> None:
-        self.write(values, self._place(piece)[0])
-
-    def _place(self, piece: Piece) -> tuple[int, tuple[int, ...], np.dtype]:
-        """Return the byte at which a piece begins, and the shape and type of its rows."""
-        tile, first = divmod(piece[0], TILE)
-        begin, shape, dtype = self.tiles[tile]
-        return begin + first * int(np.prod(shape)) * dtype.itemsize, shape, dtype
-
-    def read(self, out: np.ndarray, first: int) -> None:
-        """Fill an array from a byte on."""
-        view, done = memoryview(out.reshape(-1).view(np.uint8)), 0
-        while done < len(view):
-            count = os.preadv(self.handle, [view[done:]], first + done)
-            if count == 0:
-                raise OSError("a scratch file ended before what was written to it; is the disk in order?")
-            done += count
-
-    def write(self, values: np.ndarray, first: int) -> None:
-        """Write an array from a byte on."""
-        view, done = memoryview(values.reshape(-1).view(np.uint8)), 0
-        while done < len(view):
-            done += os.pwrite(self.handle, view[done:], first + done)
-
-    def close(self) -> None:
-        if self.handle >= 0:
-            os.close(self.handle)
-            self.handle = -1
-
-
-class _LinesFile:
-    """A line of bins for every grid, in an unnamed file: tile by tile, and line by line in each."""
-
-    def __init__(self, n_lines: int, dtype: np.dtype, directory: str | None):
-        self.file = _File(directory)
-        self.n_lines, self.dtype = n_lines, dtype
-        self.lengths: list[int] = []
-
-    def room(self, n_rows: int) -> np.ndarray:
-        """Return room for the bins of the next tile, to be handed to `append`."""
-        return np.empty((self.n_lines, n_rows), self.dtype)
-
-    def append(self, bins: np.ndarray) -> None:
-        self.file.append(bins)
-        self.lengths.append(bins.shape[1])
-
-    def get(self, piece: Piece, line: int) -> np.ndarray:
-        """Return the bins of rows that lie in one tile."""
-        tile, first = divmod(piece[0], TILE)
-        before = self.n_lines * tile * TILE + line * self.lengths[tile] + first
-        out = np.empty(piece[1] - piece[0], self.dtype)
-        self.file.read(out, before * self.dtype.itemsize)
-        return out
-
-    def forget(self, line: int) -> None:
-        """Keep it: a file takes no memory."""
-
-    def close(self) -> None:
-        self.file.close()
-
-
-def cut(first: int, last: int, rows: int) -> list[Piece]:
-    """Cut rows into pieces that lie in one tile and, counted from its beginning, in one strip of so many rows."""
-    edges = [first]
-    while edges[-1] < last:
-        tile, inside = divmod(edges[-1], TILE)
-        edges.append(min(last, tile * TILE + min(TILE, (inside // rows + 1) * rows)))
-    return list(pairwise(edges))
 
 
 class RowStore:
@@ -251,20 +63,20 @@ class RowStore:
         self.keep_rows = keep_rows
         self.slots = [np.zeros((len(g), g.width), g.dtype) for g in grids]
         self.seen = [np.zeros(len(g), np.int64) for g in grids]
-        self._bins: _Lines | _LinesFile
+        self._bins: Lines | LinesFile
         self._rows: Any
         self._residuals: Any
         self._weights: Any
         if scratch or n_rows is None:
-            self._rows, self._residuals, self._weights = (_File(directory) for _ in range(3))
+            self._rows, self._residuals, self._weights = (File(directory) for _ in range(3))
             n_rows = None
         else:
-            self._rows, self._residuals, self._weights = _Views(), _Array(n_rows), _Array(n_rows)
+            self._rows, self._residuals, self._weights = Views(), Array(n_rows), Array(n_rows)
         n_lines, dtype = sum(map(len, grids)), np.result_type(np.uint16, *(g.dtype for g in grids))
         if n_rows is not None and n_rows * n_lines * dtype.itemsize <= bins_in_memory:
-            self._bins = _Lines(n_lines, n_rows, dtype)
+            self._bins = Lines(n_lines, n_rows, dtype)
         else:
-            self._bins = _LinesFile(n_lines, dtype, directory)
+            self._bins = LinesFile(n_lines, dtype, directory)
         self.tiles: list[Piece] = []
         self._places: list[np.ndarray] = []
         self._waiting: list[tuple[Any, np.ndarray, np.ndarray]] = []
@@ -274,10 +86,10 @@ class RowStore:
         """Take rows, targets (the first residuals) and weights; full tiles are put away."""
         a = 0
         while a < len(Y):
-            b = min(len(Y), a + TILE - self._n_waiting)
+            b = min(len(Y), a + row_fields.TILE - self._n_waiting)
             self._waiting.append((X[a:b], Y[a:b], s[a:b]))
             self._n_waiting += b - a
-            if self._n_waiting == TILE:
+            if self._n_waiting == row_fields.TILE:
                 self._put_away()
             a = b
 
@@ -334,7 +146,7 @@ class RowStore:
 
     def pieces(self, lane: Piece) -> list[Piece]:
         """Return the pieces in which to go along a lane: one, or as many as files are read in."""
-        return cut(*lane, TILE) if self.lines is None else [lane]
+        return cut(*lane, row_fields.TILE) if self.lines is None else [lane]
 
     def strips(self, rows: int) -> list[list[Piece]]:
         """Return pieces of at most so many rows, in at most MOST_LANES groups of neighbours.
@@ -347,7 +159,7 @@ class RowStore:
     @property
     def lines(self) -> np.ndarray | None:
         """The numbers of all rows' bins, a line for every grid, map after map; None where a file holds them."""
-        return self._bins.values if isinstance(self._bins, _Lines) else None
+        return self._bins.values if isinstance(self._bins, Lines) else None
 
     def bins(self, piece: Piece, line: int) -> np.ndarray:
         """Return the numbers of the bins of a piece's rows in a grid."""
