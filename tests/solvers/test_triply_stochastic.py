@@ -210,6 +210,26 @@ def test_psi_is_capped_and_one_until_every_kernel_was_drawn():
     assert_array_equal(used([1.0, 0.0, 1.0]), 1.0)
 
 
+def test_rows_without_weight_may_hold_anything():
+    s, far = np.ones(N), X.copy()
+    s[::3] = 0.0
+    far[::3] = 5.0 * far[::3] + 3.0
+    plain = make("squared", BANDWIDTHS, sample_weight=s)
+    found = [small().solve(p).predictor.scores(X) for p in (plain, replace(plain, X=far))]
+    assert_array_equal(*found)
+
+
+def test_few_rows_are_taken_in_small_steps():
+    auto = TriplyStochastic()
+    assert [auto.rows_of_step(n) for n in (0, 20, 320, 10**6)] == [128, 8, 20, 128]
+    assert TriplyStochastic(faithful=True).rows_of_step(320) == 128
+    assert TriplyStochastic(batch_size=50).rows_of_step(320) == 50
+    y = np.sin(X[:, 0]) + X[:, 1]
+    model = MKLRegressor([RBF(5.0)], solver=TriplyStochastic(random_state=0), C=10.0).fit(X[:200], y[:200])
+    # In steps of 128 rows it would be 0.3 after ten epochs: no more than twenty steps.
+    assert model.score(X[:200], y[:200]) > 0.6
+
+
 @pytest.mark.parametrize("per_step", [1, 2, "all"])
 @pytest.mark.parametrize("known", [True, False])
 def test_steps_taken_together_are_those_taken_one_by_one(per_step, known, monkeypatch):

@@ -76,9 +76,8 @@ class Steps:
         self.Y, self.s = (
             np.require(v, dtype=np.float64, requirements="CW") for v in (batch.Y, batch.sample_weight)
         )
-        self.F, self.S = np.zeros(
-            (2, min(solver.batch_size, batch.n_rows), self.layout.W.shape[1]), dtype=np.float32
-        )
+        self.size = solver.rows_of_step(state.n_rows)
+        self.F, self.S = np.zeros((2, min(self.size, batch.n_rows), self.layout.W.shape[1]), dtype=np.float32)
         self.watched, self.constant = self._new_rows()
         self.found = np.zeros(4)
         self.rule = self._rule()
@@ -95,7 +94,7 @@ class Steps:
             least=1.0 / PSI_CAP,
             step=float(solver.step),
             late=LATE,
-            batch_size=int(solver.batch_size),
+            batch_size=self.size,
             n_kernels=len(self.alive),
             cycle=self.cycle,
             per_step=self.per_step,
@@ -105,8 +104,8 @@ class Steps:
         )
 
     def run(self) -> None:
-        """Take one step per `batch_size` rows."""
-        n, size = self.batch.n_rows, int(self.solver.batch_size)
+        """Take one step per `size` rows."""
+        n, size = self.batch.n_rows, self.size
         edges = np.append(np.arange(0, n, size), n)
         sums, at = self._sums(edges), 0
         with Ahead(self.batch.X, self.blocks, size) as ahead:
@@ -170,8 +169,9 @@ class Steps:
         self.top, self.trace = np.maximum(top, state.top), np.maximum(trace, state.trace)
 
     def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the largest eigenvalue of K_i/n and the mean diagonal on a sample, O(m SAMPLE²)."""
-        rows = np.unique(np.linspace(0, self.batch.n_rows - 1, SAMPLE).astype(int))
+        """Return the largest eigenvalue of K_i/n and the mean diagonal on some rows with weight, O(m SAMPLE²)."""
+        weighty = np.flatnonzero(self.s) if self.s.any() else np.arange(self.batch.n_rows)
+        rows = weighty[np.unique(np.linspace(0, len(weighty) - 1, SAMPLE).astype(int))]
         X, n = np.asarray(dense(self.batch.X[rows]), dtype=float), len(rows)
         top, trace = np.zeros(len(self.members)), np.zeros(len(self.members))
         for first in range(0, len(self.alive), TOGETHER):
@@ -188,7 +188,7 @@ class Steps:
         Where rows come once, each is new to the model until its step. The last ENOUGH rows of a batch will do, and
         none as long as hardly any row has been seen.
         """
-        state, n, size = self.state, self.batch.n_rows, int(self.solver.batch_size)
+        state, n, size = self.state, self.batch.n_rows, self.size
         first = max(0, (n - ENOUGH) // size * size)
         if state.n_rows or state.rows + first < ENOUGH:
             first = n

@@ -28,6 +28,8 @@ from .verdict import ENOUGH, NOTHING, Verdict, best_constant, compare
 NUMBER = int | float | np.number
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
 CHUNK = 16384
+#: Rows of a step by default, and the fewest; where there are few rows, so that an epoch has so many steps.
+STEP_ROWS, FEWEST_STEP_ROWS, FEWEST_STEPS = 128, 8, 16
 #: Most rows on which the objective is computed.
 JUDGED = 8192
 #: Rows below which none are held out by default; of more, this share, though ENOUGH, and at most MOST of them.
@@ -62,8 +64,9 @@ class TriplyStochastic(StreamingSolver):
         Most features of a kernel, at least 2; features that are exact, as a linear kernel's, are taken as they are.
     block : int
         Features drawn at once, an even number; `n_features` if those are fewer.
-    batch_size : int
-        Rows of a step. Larger batches that arrive by ``partial_fit`` are split, smaller ones make smaller steps.
+    batch_size : "auto" or int
+        Rows of a step. ``"auto"``: 128, and below 2048 rows a sixteenth of them, but at least 8; with `faithful` 128.
+        Larger batches that arrive by ``partial_fit`` are split, smaller ones make smaller steps.
     epochs : int
         Passes of ``fit`` over the rows.
     kernels_per_step : int or "all"
@@ -125,7 +128,7 @@ class TriplyStochastic(StreamingSolver):
         p=4 / 3,
         n_features=1024,
         block=512,
-        batch_size=128,
+        batch_size="auto",
         epochs=10,
         kernels_per_step=1,
         learn_weights=True,
@@ -160,6 +163,8 @@ class TriplyStochastic(StreamingSolver):
             )
         for name in ("n_features", "block", "batch_size", "epochs"):
             value = getattr(self, name)
+            if name == "batch_size" and isinstance(value, str) and value == "auto":
+                continue
             least = 2 if name == "n_features" else 1  # a cosine and a sine
             if not isinstance(value, numbers.Integral) or value < least:
                 raise ValueError(f"{name} of {brief(self)} must be a whole number of at least {least}.")
@@ -207,7 +212,16 @@ class TriplyStochastic(StreamingSolver):
     @property
     def rows_at_once(self) -> int:
         """Rows handed to `update` together: whole steps."""
-        return max(1, CHUNK // int(self.batch_size)) * int(self.batch_size)
+        size = self.rows_of_step(0)
+        return max(1, CHUNK // size) * size
+
+    def rows_of_step(self, n_rows: int) -> int:
+        """Return how many rows a step takes of so many in all; 0: nobody knows."""
+        if not isinstance(self.batch_size, str):
+            return int(self.batch_size)
+        if self.faithful or not n_rows:
+            return STEP_ROWS
+        return min(STEP_ROWS, max(FEWEST_STEP_ROWS, n_rows // FEWEST_STEPS))
 
     def held_out_share(self, n_rows: int | None) -> float:
         """Return the share of so many rows to hold out; None: nobody knows how many."""
@@ -277,7 +291,7 @@ class TriplyStochastic(StreamingSolver):
         return bool(state["waited"][0] >= max(PATIENCE, PATIENT_SHARE * epochs))
 
     def update(self, state, batch):
-        """Take the steps of a batch, one for every `batch_size` rows."""
+        """Take the steps of a batch, one for every `rows_of_step` rows."""
         after = FeatureState.from_arrays(state)
         _check_rows(batch.X, after.n_columns)
         with one_blas_thread():
