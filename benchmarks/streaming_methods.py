@@ -24,7 +24,7 @@ from sklearn.linear_model import Ridge, RidgeClassifier, SGDClassifier, SGDRegre
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 
-from common import Clock, finish, peak_mib
+from common import Clock, finish, peak_mib, plain_log
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.kernels import RBF
 from manykernels.solvers import Blockwise, LpNorm, Obscure, TriplyStochastic, Ufo
@@ -422,5 +422,6 @@ def draw_scores(ax, results: dict, own, text=str) -> None:
     ax.set_xscale("log")
     times = [seconds for _, seconds, _ in good]
     ax.set_xlim(min(times) / 1.4, max(times) * 6)
+    plain_log(ax.xaxis)
     ax.set_xlabel("CPU seconds to fit")
     ax.spines[["top", "right"]].set_visible(False)

@@ -390,7 +390,7 @@ def test_a_stream_goes_on_from_a_file_and_meets_new_bins(tmp_path):
     "kernels, n_rows, expected",
     [
         ([Laplacian(1.0)], 1000, (512, 2)),
-        ([Laplacian(1.0)], 200_001, (512, 1)),
+        ([Laplacian(1.0)], 200_001, (384, 1)),
         ([Laplacian(1.0)], None, (256, 3)),
         ([Laplacian(1.0), Laplacian(2.0)], 1000, (256, 3)),
         ([RBF(1.0)], 1000, (256, 3)),
@@ -420,8 +420,8 @@ def test_one_sweep_is_not_for_rows_in_the_order_of_time():
         s,
     )
     shuffled = replace(problem, X=rows[rng.permutation(4000)])
-    assert Blockwise()._passes(problem, 10**6) == (512, 2)
-    assert Blockwise()._passes(shuffled, 10**6) == (512, 1)
+    assert Blockwise()._passes(problem, 10**6) == (384, 2)
+    assert Blockwise()._passes(shuffled, 10**6) == (384, 1)
 
 
 def test_a_checkpoint_of_another_layout_is_refused(monkeypatch):
