@@ -108,7 +108,7 @@ def figure(record, out):
     axes = list(axes[0])
     if results:
         ax = axes.pop(0)
-        draw_scores(ax, results, OURS, lambda name: f"{name}, {gigabytes(results[name]):.1f} GB")
+        draw_scores(ax, results, OURS, lambda name: f"{name}, {gigabytes(results[name]):.2g} GB")
         ax.set_ylabel("accuracy")
         ax.set_title("seven classes, with memory above the data; red: manykernels", fontsize=10)
     titles = (f"two classes, five kernels, {record['subset']:,} rows", "two classes: error against rows")

@@ -419,6 +419,7 @@ def draw_scores(ax, results: dict, own, text=str) -> None:
             fontsize=8,
             arrowprops={"arrowstyle": "-", "color": "#bbbbbb", "lw": 0.7},
         )
+    ax.set_ylim(bottom=min(ax.get_ylim()[0], place - gap))  # room for the last label
     ax.set_xscale("log")
     times = [seconds for _, seconds, _ in good]
     ax.set_xlim(min(times) / 1.4, max(times) * 6)

@@ -178,8 +178,10 @@ def figure(record, out):
         1, len(shown), figsize=(5.8 * len(shown), 4.2), layout="constrained", squeeze=False
     )
     for ax, (part, label) in zip(axes[0], shown, strict=True):
-        own = [name for name in record[part] if name.startswith("Blockwise")]
-        draw_scores(ax, record[part], own)
+        results = dict(record[part])
+        if files := record.get(f"{part}, Parquet"):
+            results["Blockwise, laplacian, Parquet"] = files[max(files, key=int)]
+        draw_scores(ax, results, [name for name in results if name.startswith("Blockwise")])
         ax.set_ylabel(f"test {label}")
         any_row = next(r for r in record[part].values() if "rows" in r)
         ax.set_title(f"{part}, {any_row['rows']:,.0f} training rows", fontsize=10)
