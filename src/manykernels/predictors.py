@@ -158,9 +158,8 @@ def feature_maps(family: Any, members, n_features: int, seed: int, sizes) -> lis
 
 #: Grids that are looked up together, and most rows of a task: a grid's table is read once for all of them.
 _GRIDS, _ROWS = 256, 16_384
-#: Dense features: values of blocks that are regenerated together, rows of a task, and those whose features are made at a
-#: time.
-_DRAWN, _DENSE_ROWS, _STRIP = 2**23, 8192, 1024
+#: Dense features: values of blocks that are regenerated together, and rows of a task.
+_DRAWN, _DENSE_ROWS = 2**23, 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,13 +289,9 @@ def _adds_products(blocks, W):
     wide[:, :c] = W
 
     def add(X, out):
-        rows = min(len(X), _STRIP)
-        Z, F = (np.empty((rows, columns), dtype=np.float32) for columns in (width, wide.shape[1]))
-        for a in range(0, len(X), _STRIP):
-            some = X[a : a + _STRIP]
-            z, f = Z[: len(some)], F[: len(some)]
-            for k, block in enumerate(blocks):
-                thin_scores(block.transform(some, z), wide[k * width : (k + 1) * width], f)
-                out[a : a + _STRIP] += f[:, :c]
+        Z, F = (np.empty((len(X), columns), dtype=np.float32) for columns in (width, wide.shape[1]))
+        for k, block in enumerate(blocks):
+            thin_scores(block.transform(X, Z), wide[k * width : (k + 1) * width], F)
+            out += F[:, :c]
 
     return add
