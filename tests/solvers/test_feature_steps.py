@@ -96,13 +96,13 @@ def test_some_coefficients_move_against_their_gradient(n, c):
     W[:, :c] = 0.1 * RNG.standard_normal((40, c))
     V, b, s = RNG.standard_normal((40, width)), RNG.standard_normal(c), RNG.random(n)
     Y, G, before = RNG.standard_normal((n, c)), np.zeros(c), V.copy()
-    places, rates = np.array([[0, 8], [20, 40]]), np.array([0.3, 0.01])
-    total = move(get_loss("squared").code, Z, W, b, Y, s, np.empty_like(S), S, G, places, rates, V)
+    draw, rates = np.array([[3, 0, 8], [1, 20, 40]]), np.array([0.3, 0.01])
+    total = move(get_loss("squared").code, Z, W, b, Y, s, np.empty_like(S), S, G, draw, rates, V)
     errors = Z.astype(float) @ W[:, :c].astype(float) + b - Y
     # Scores of forty terms and sums over n rows in single precision.
     assert_allclose(total, 0.5 * s @ np.square(errors).sum(axis=1), rtol=1e-5)
     assert_allclose(G, s @ errors, rtol=1e-4, atol=1e-4)
-    for (first, last), rate in zip(places, rates, strict=True):
+    for (_, first, last), rate in zip(draw, rates, strict=True):
         before[first:last, :c] -= rate * (Z[:, first:last].T @ (s[:, None] * errors))
     assert_allclose(V, before, atol=1e-4)
     assert_array_equal(V[8:20], before[8:20])

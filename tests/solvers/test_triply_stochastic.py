@@ -210,6 +210,26 @@ def test_psi_is_capped_and_one_until_every_kernel_was_drawn():
     assert_array_equal(used([1.0, 0.0, 1.0]), 1.0)
 
 
+def test_an_explosion_halves_the_step():
+    problem, solver = make("squared"), small(batch_size=N)
+    state = solver.start(problem)
+    assert solver.update(state, problem)["damping"][0] == 1.0
+    far = FeatureState.from_arrays(state)
+    far.intercept += 100.0  # a loss of thousands of times that of f = 0
+    assert solver.update(far.to_arrays(), problem)["damping"][0] == 0.5
+
+
+def test_a_scale_of_zero_empties_the_coefficients():
+    problem = make("logistic", BANDWIDTHS)
+    solver = small(faithful=True, step=2, batch_size=N // 2, epochs=1)
+    state = solver.update(solver.expect(solver.start(problem), N), problem)
+    after = FeatureState.from_arrays(
+        state
+    )  # two steps of γ_i = 2/(λ i): the second one shrinks by 1 - γ_2 λ = 0
+    assert after.step == 2 and after.scale == 1.0
+    assert not after.V[0].any() and after.V[1].any()
+
+
 def test_rows_without_weight_may_hold_anything():
     s, far = np.ones(N), X.copy()
     s[::3] = 0.0

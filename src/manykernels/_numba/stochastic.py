@@ -116,7 +116,7 @@ def gradient(Z, first, last, S, c, g):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def move(code, Z, W, b, Y, s, F, S, G, places, rates, V):  # type: ignore[no-untyped-def]
+def move(code, Z, W, b, Y, s, F, S, G, draw, rates, V):  # type: ignore[no-untyped-def]
     """Move some coefficients against the gradient on some rows, and return Σ s ℓ(y, f); G is added to as in `slopes`.
 
     O(n w c).
@@ -132,15 +132,15 @@ def move(code, Z, W, b, Y, s, F, S, G, places, rates, V):  # type: ignore[no-unt
     b, Y, s, G : as in `slopes`
     F, S : (n, ≥ c) arrays, float32
         Room for scores and slopes.
-    places, rates : (k, 2) and (k,) arrays
-        Which features are moved, from where to where, and by how much of their gradient.
+    draw, rates : (k, ≥ 3) and (k,) arrays
+        Which features are moved, from where to where (in the columns 1 and 2), and by how much of their gradient.
     V : (≥ w, ≥ c) array, changed
     """
     c = Y.shape[1]
     thin_scores(Z, W, F)
     total = slopes(code, F, b, Y, s, S, G)
     for i in range(len(rates)):
-        first, last = places[i]
+        first, last = draw[i, 1], draw[i, 2]
         g = np.empty((c, last - first), dtype=np.float32)
         gradient(Z, first, last, S, c, g)
         for j in range(last - first):

@@ -96,7 +96,8 @@ class Coefficients(NamedTuple):
 
 
 #: What changes: steps and rows so far, their weight, losses of batches and of f = 0, damping, and the scale of V.
-STEP, ROWS, WEIGHT, LOSS, ZERO_LOSS, DAMPING, SCALE = range(7)
+NUMBERS = ("step", "rows", "weight", "batch_loss", "zero_loss", "damping", "scale")
+STEP, ROWS, WEIGHT, LOSS, ZERO_LOSS, DAMPING, SCALE = range(len(NUMBERS))
 
 
 @njit(cache=True, nogil=True)
@@ -216,9 +217,8 @@ def take_steps(rule, now, row_sums, draws, kernels, coefficients, Z, Y, s, F, S)
         some, first = slice(first, first + n), first + n
         gamma, lam = begin_step(rule, now, row_sums[u], draw, kernels, V, rates)
         G[:] = 0.0
-        loss = move(
-            rule.code, Z[some], W, b, Y[some], s[some], F[:n], S[:n], G, draw[:, 1:3], rates, V
-        )  # lines 5, 8 and 9
+        known = Y[some], s[some], F[:n], S[:n]
+        loss = move(rule.code, Z[some], W, b, *known, G, draw, rates, V)  # lines 5, 8 and 9
         if not np.isfinite(loss):
             return u
         drawn = np.sum(draw[:, 0] >= 0)

@@ -1,7 +1,7 @@
 """Random and exact features of kernels, in blocks that are regenerated from a seed and never stored."""
 
 from .base import Block, FeatureMap, generator_of
-from .binning import Binning, Grid, Grids
+from .binning import Binning, Grid, Grids, plain_rows
 from .exact import Exact
 from .fourier import Fourier, FourierBlocks
 from .neighbours import order_of_neighbours
@@ -17,4 +17,5 @@ __all__ = [
     "Grids",
     "generator_of",
     "order_of_neighbours",
+    "plain_rows",
 ]

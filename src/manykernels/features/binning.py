@@ -13,6 +13,13 @@ from .base import generator_of
 from .neighbours import order_of_neighbours
 
 
+def plain_rows(X) -> np.ndarray:
+    """Return rows as compiled loops want them, a copy if need be: for others they would be compiled anew."""
+    X = np.asarray(X)
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
+    return np.require(X, dtype=dtype, requirements=["C", "W"])
+
+
 @dataclass(frozen=True, eq=False)
 class Grids:
     """Some grids of a map, side by side, for work on all of them in one pass over the rows.
@@ -49,14 +56,12 @@ class Grids:
         About 10 ns per row and grid for ten columns that matter; a column that does not cross an edge of a grid within
         1024 rows costs nothing there, and columns of two values cost next to nothing if few of their rows differ.
         """
-        X = np.asarray(X)
-        if X.dtype not in (np.float32, np.float64):
-            X = X.astype(np.float64)
+        X = plain_rows(X)
         if order is None:
             order = np.arange(len(X))
         if out is None:
             out = np.empty((len(self), len(order)), dtype=self.dtype)
-        inverse, shift = (a.astype(X.dtype) for a in (self.inverse, self.shift))
+        inverse, shift = (np.ascontiguousarray(a, dtype=X.dtype) for a in (self.inverse, self.shift))
         fill_bins(X, order, self.columns, inverse, shift, self.factors, self.width.bit_length() - 1, out)
         return out
 
@@ -81,6 +86,7 @@ class Grids:
         W : (rows, c) array, float32
         out : (n, c) array, changed
         """
+        X = plain_rows(X)
         order = self.order(X)
         scores = out[order]
         add_numbered_scores(self.bins(X, order=order), slots, first, W, scores)

@@ -34,6 +34,6 @@ class Exact:
         """Return the features, in float32."""
         Z = self.kernel.features(X)
         if out is None:
-            return np.asarray(Z, dtype=np.float32)
+            return np.ascontiguousarray(Z, dtype=np.float32)
         out[:, first : first + self.width] = Z
         return out

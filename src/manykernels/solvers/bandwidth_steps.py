@@ -40,7 +40,7 @@ def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = ST
         Standardised rows.
     Y : (n, c) array
     s : (n,) array
-        Rows are drawn in proportion to their weights.
+        Rows are drawn in proportion to their weights, as many times as there are rows, and each counts once.
     start : float
         Bandwidth to start from.
     """
@@ -79,7 +79,7 @@ def _places(n: int, rng) -> list[int]:
     free = n - GROUP_ROWS
     if free <= 0:
         return [0]
-    count = GROUPS if n >= FEW_ROWS else 2 * GROUPS
+    count = GROUPS if n >= FEW_ROWS else min(2 * GROUPS, 2 * n // GROUP_ROWS)  # none need be in many of them
     return ((np.arange(count) + rng.random(count)) / count * free).astype(int).tolist()
 
 

@@ -28,7 +28,7 @@ from .stream_run import epoch_of
 logger = logging.getLogger("manykernels")
 
 #: Of the arrays in a state: bins by their numbers, rows in the order of the store, outputs by fours and eights.
-LAYOUT = 2
+LAYOUT = 3
 #: Seconds between two states that are saved.
 SAVE_EVERY = 5.0
 #: Rows to look at where there are no bandwidths to learn.

@@ -9,13 +9,12 @@ import numpy as np
 
 from .._blocks import product_width
 from .._numba.stochastic import follow
+from .._numba.stochastic_steps import NUMBERS
 from ..certificates import norm
 from .verdict import ENOUGH
 
 #: Fields that are lists of blocks.
 LISTS = ("owner", "V", "mean", "best")
-#: Fields that steps change.
-NUMBERS = ("step", "rows", "weight", "batch_loss", "zero_loss", "damping", "scale")
 
 
 @dataclass
@@ -135,7 +134,7 @@ class FeatureState:
         return len(self.owner) - 1
 
     def numbers(self) -> np.ndarray:
-        """Return the numbers that steps change, in the order of ``_numba/stochastic_steps.py``."""
+        """Return the numbers that steps change."""
         return np.array([getattr(self, name) for name in NUMBERS], dtype=float)
 
     def take_over(self, now: np.ndarray) -> None:

@@ -69,7 +69,7 @@ class Steps:
         self._lay_out()
         m, k = len(self.alive), solver.kernels_per_step
         self.cycle = 1 if k == "all" else math.ceil(m / min(k, m))
-        self.per_step = min(k, m) if solver.faithful and k != "all" else math.ceil(m / self.cycle)
+        self.per_step = int(min(k, m)) if solver.faithful and k != "all" else math.ceil(m / self.cycle)
         self.turns = even_parts(m, self.cycle)
         self._orders: tuple[int, np.ndarray] = (-1, np.zeros(0))
         # What compiled loops take is contiguous and can be written to: they are compiled anew for anything else.
@@ -254,7 +254,7 @@ class Steps:
                 self._watch(tile)
             n, width = tile.Z.shape
             known = self.Y[tile.rows], self.s[tile.rows], self.F[:n], self.S[:n]
-            total += move(self.rule.code, tile.Z, w.W[:width], w.b, *known, G, draw[:, 1:3], rates, w.V)
+            total += move(self.rule.code, tile.Z, w.W[:width], w.b, *known, G, draw, rates, w.V)
         if not math.isfinite(total):
             return False
         n, drawn = rows.stop - rows.start, int(np.sum(draw[:, 0] >= 0))

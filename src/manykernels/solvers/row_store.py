@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 from .._blocks import even_parts, product_width
 from .._numba.bins import lay_down, number_bins
 from .._threads import map_in_threads
-from ..features import Grids
+from ..features import Grids, plain_rows
 from . import row_fields
 from .row_fields import Array, File, Lines, LinesFile, Piece, Views, cut
 
@@ -97,6 +97,8 @@ class RowStore:
         parts, self._waiting, self._n_waiting = self._waiting, [], 0
         X, Y, s = (joined([dense(part) for part in some]) for some in zip(*parts, strict=True))
         n, self.n_outputs = Y.shape
+        if self.grids:
+            X = plain_rows(X)
         order = self.grids[0].order(X) if self.grids else np.arange(n)
         if self.grids:
             self._bins.append(self._numbered(X, order))

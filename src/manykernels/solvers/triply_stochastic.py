@@ -167,7 +167,10 @@ class TriplyStochastic(StreamingSolver):
                 continue
             least = 2 if name == "n_features" else 1  # a cosine and a sine
             if not isinstance(value, numbers.Integral) or value < least:
-                raise ValueError(f"{name} of {brief(self)} must be a whole number of at least {least}.")
+                other = ", or 'auto'" if name == "batch_size" else ""
+                raise ValueError(
+                    f"{name} of {brief(self)} must be a whole number of at least {least}{other}."
+                )
         if self.block % 2:
             raise ValueError(f"block of {brief(self)} must be an even number.")
         k = self.kernels_per_step
