@@ -50,7 +50,7 @@ def encode_classes(codes: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
         return np.eye(n_classes)[codes]
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
-    return 2.0 * np.eye(n_classes)[codes] - 1.0
+    return (2.0 * np.eye(n_classes) - 1.0)[codes]
 
 
 def decision(F: np.ndarray, n_classes: int) -> np.ndarray:
