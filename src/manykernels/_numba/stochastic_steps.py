@@ -101,9 +101,9 @@ STEP, ROWS, WEIGHT, LOSS, ZERO_LOSS, DAMPING, SCALE = range(len(NUMBERS))
 
 
 @njit(cache=True, nogil=True)
-def _lam(rule, now):  # type: ignore[no-untyped-def]
-    """Return λ = 1/(C n), with the rows seen so far for n while an epoch's are not known."""
-    return 1.0 / (rule.C * max(1.0, rule.n_rows or now[ROWS]))
+def lam_of(C, n_rows, rows):  # type: ignore[no-untyped-def]
+    """Return λ = 1/(C n), with the rows seen so far for n while an epoch's are not known (0)."""
+    return 1.0 / (C * max(1.0, n_rows or rows))
 
 
 @njit(cache=True, nogil=True)
@@ -148,7 +148,7 @@ def begin_step(rule, now, row_sums, draw, kernels, V, rates):  # type: ignore[no
     now[WEIGHT] += row_sums[1]
     now[ZERO_LOSS] += row_sums[2]
     weigh(kernels.squares, counts, rho_sq, rule.p, rule.least, theta)  # Alg. 3, line 6: 1/ψ
-    lam = _lam(rule, now)
+    lam = lam_of(rule.C, rule.n_rows, now[ROWS])
     gamma = _gamma(rule, now, n, lam, kernels)  # line 7
     now[SCALE] *= 1.0 - gamma * lam  # line 10
     if abs(now[SCALE]) < 1e-100:  # also zero, at i = θν of the paper's steps

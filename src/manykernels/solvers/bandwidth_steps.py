@@ -4,7 +4,7 @@ What bandwidths are good for depends on how dense rows are. A few hundred rows a
 kernels connect them; a few hundred neighbours are as dense as all rows are. So a step takes the errors of some groups
 of rows that stand side by side in an order of neighbours, by the bandwidths so far. Regressions on 1600 rows at random
 took four times as long, and the fits that followed had a tenth more errors on covtype, and a lower R² on three tables
-of four.
+of five.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP_ROWS, GROUPS, FEW_ROWS = 200, 8, 20_000
 REGROUP = 8
 #: A group with many equal rows gets up to so many times the rows.
 STRETCH = 8
-#: The noise's share of a target's variance, from which it starts, and how far it can go.
+#: The ridge λ = 1/C that it starts from, and how far that can go.
 NOISE, NOISE_RANGE = 0.1, (1e-4, 1e2)
 
 

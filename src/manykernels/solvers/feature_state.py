@@ -9,7 +9,7 @@ import numpy as np
 
 from .._blocks import product_width
 from .._numba.stochastic import follow
-from .._numba.stochastic_steps import NUMBERS
+from .._numba.stochastic_steps import NUMBERS, lam_of
 from ..certificates import norm
 from .verdict import ENOUGH
 
@@ -143,8 +143,8 @@ class FeatureState:
             setattr(self, name, type(getattr(self, name))(value))
 
     def lam(self, C: float) -> float:
-        """Return λ = 1/(C n), with the rows seen so far for n while an epoch's are not known."""
-        return 1.0 / (C * max(1, self.n_rows or self.rows))
+        """Return λ of the objective, as steps have it."""
+        return lam_of(float(C), int(self.n_rows), float(self.rows))
 
     def iterate(self, *, averaged: bool) -> tuple[list[np.ndarray], np.ndarray]:
         """Return the coefficients now, or their average, block by block, and the intercept."""

@@ -97,10 +97,10 @@ class RowStore:
         parts, self._waiting, self._n_waiting = self._waiting, [], 0
         X, Y, s = (joined([dense(part) for part in some]) for some in zip(*parts, strict=True))
         n, self.n_outputs = Y.shape
+        order = np.arange(n)
         if self.grids:
             X = plain_rows(X)
-        order = self.grids[0].order(X) if self.grids else np.arange(n)
-        if self.grids:
+            order = self.grids[0].order(X)
             self._bins.append(self._numbered(X, order))
         if self.keep_rows:
             self._rows.append(X[order] if self.grids else X)
