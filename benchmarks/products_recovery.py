@@ -19,7 +19,7 @@ import numpy as np
 
 from common import Clock, judged, parser, pyplot, save
 from manykernels import MKLRegressor
-from manykernels._threads import one_blas_thread
+from manykernels._util.threads import one_blas_thread
 from manykernels.families import Products
 from manykernels.families.base import Direction
 from manykernels.problem import Scale

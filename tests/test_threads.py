@@ -5,7 +5,7 @@ import threading
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from manykernels._threads import map_in_threads, one_blas_thread
+from manykernels._util.threads import map_in_threads, one_blas_thread
 
 
 def blas_threads():

@@ -18,7 +18,7 @@ import numpy as np
 from ._columns import choose, float_type, index_of, listed, not_numbers
 from ._files import arrow, check_files, format_of, in_one_sentence
 from ._sources import CHUNK, Chunk, Source, keys_of
-from ._text import brief
+from ._util.text import brief
 from .persistence import replacing
 
 #: What compresses CSV, by the ending of a file's name.

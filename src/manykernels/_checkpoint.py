@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ._model_tree import Encoder, require
-from ._text import brief
+from ._util.text import brief
 from .persistence import reading, write_archive
 
 FORMAT = "manykernels-checkpoint"

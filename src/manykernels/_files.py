@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ._columns import index_of
-from ._text import brief
+from ._util.text import brief
 
 #: The formats, by the ending of a file's name.
 FORMATS = {

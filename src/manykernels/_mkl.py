@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from ._rows import KernelRows, all_or_nothing, check_weights
 from ._streamed import Streamed, streams
-from ._text import brief
+from ._util.text import brief
 from .losses import get_loss
 from .problem import Problem, Result
 from .registry import MANY_ROWS, is_auto, make_solver

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array, csr_matrix, issparse, isspmatrix
 
 from ._model_classes import classes
-from ._text import brief
+from ._util.text import brief
 
 #: Lists of numbers up to this length stay readable in the tree; longer ones become arrays.
 SHORT = 16

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._columns import choose, column, float_type, index_of, is_names, listed, matrix, names_of
-from ._text import brief
+from ._util.text import brief
 from .targets import refuse_missing
 
 #: Most rows of a chunk.

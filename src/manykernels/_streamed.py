@@ -28,7 +28,7 @@ from ._stream import (
     sample_units,
     survey,
 )
-from ._text import brief
+from ._util.text import brief
 from .problem import Problem
 from .registry import SOLVERS, is_pairwise, solver_class
 from .solvers import Solver, StreamingSolver

@@ -14,7 +14,7 @@ from . import targets
 from ._available import available_unless
 from ._mkl import MKL
 from ._streamed import why_no_batches
-from ._text import brief
+from ._util.text import brief
 from .losses import get_loss
 from .solvers.calibration import LEAST
 from .solvers.calibration import probabilities as calibrated

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._model_classes import classes
 from ._model_tree import Decoder, Encoder, Refused, is_plain, require
-from ._text import brief
+from ._util.text import brief
 
 FORMAT = "manykernels-model"
 VERSION = 1

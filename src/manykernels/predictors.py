@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.sparse import issparse
 
-from ._blocks import product_width, row_blocks
 from ._numba.thin import thin_scores
-from ._threads import map_in_threads
+from ._util.arrays import product_width, row_blocks
+from ._util.threads import map_in_threads
 from .combination import Combination
 
 

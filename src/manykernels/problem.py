@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ._text import brief
+from ._util.text import brief
 from .families.base import Family, Members
 from .features import generator_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from ._text import brief
+from ._util.text import brief
 from .families import (
     Enumerable,
     Family,

@@ -19,7 +19,7 @@ from ._arrow import Tables, TableWriter
 from ._files import is_input, open_dataset
 from ._sources import Arrays, Batches, Source
 from ._stream import Progress, Stream
-from ._text import brief
+from ._util.text import brief
 from ._views import View
 
 __all__ = ["Source", "Stream", "open_source", "predict_batches", "predict_to"]

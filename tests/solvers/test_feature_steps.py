@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels._blocks import product_width
 from manykernels._numba.stochastic import follow, largest, move, slopes, weigh
+from manykernels._util.arrays import product_width
 from manykernels.losses import LOSSES, get_loss
 from manykernels.solvers.feature_state import FeatureState, Layout, closed_form
 from manykernels.solvers.feature_steps import largest_eigenvalue

@@ -17,7 +17,7 @@ from tests.solvers import obscure_reference as plain
 from tests.solvers.reference import known_optimum
 
 from manykernels import MKLClassifier, MKLRegressor, load
-from manykernels._memory import parse_bytes
+from manykernels._util.memory import parse_bytes
 from manykernels.certificates import certify
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.kernels import RBF, Laplacian, Linear, Polynomial

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .._blocks import row_blocks
 from .._numba.stack import add_quad_forms, weighted_sum_rows
-from .._threads import map_in_threads
+from .._util.arrays import row_blocks
+from .._util.threads import map_in_threads
 from ..kernels import Kernel, pairwise_statistic
 
 #: Gram matrices of all members are kept when they fit into this many bytes, otherwise recomputed each pass.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .._threads import map_in_threads
+from .._util.threads import map_in_threads
 from ..kernels import Kernel
 from .bank import Bank, KernelBank, each_applied, row_tiles, weighted_gram
 from .base import Best, Direction, Family

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .._blocks import row_blocks
+from .._util.arrays import row_blocks
 from ..kernels import Dirichlet
 from .bank import Bank, FeatureBank
 from .base import Best, Direction, Searcher

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from .._blocks import row_blocks
 from .._numba.stack import symmetry_violation
-from .._text import brief
-from .._threads import map_in_threads
+from .._util.arrays import row_blocks
+from .._util.text import brief
+from .._util.threads import map_in_threads
 from ..kernels import Kernel, as_kernel
 from .bank import Bank, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
 from .base import Family, HasFeatures, HasRandomFeatures

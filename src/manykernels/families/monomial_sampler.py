@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .._blocks import row_blocks
+from .._util.arrays import row_blocks
 from .monomials import orderings
 from .sampler import Prefix, Sampler, pick
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .._blocks import row_blocks
 from .._numba.products import add_squares, scale_or_drop
-from .._threads import map_in_threads, n_threads, one_blas_thread
+from .._util.arrays import row_blocks
+from .._util.threads import map_in_threads, n_threads, one_blas_thread
 from .monomial_table import ProductTable, n_heads
 from .monomials import n_multisets
 from .product_search import BEAM, SLACK, GramSearcher, Prefix, ProductSearcher

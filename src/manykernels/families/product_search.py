@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .._blocks import row_blocks
-from .._threads import map_in_threads
+from .._util.arrays import row_blocks
+from .._util.threads import map_in_threads
 from .bank import Sharing, row_tiles
 from .base import Best, Direction
 from .sampling import product_sampler

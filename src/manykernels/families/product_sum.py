@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import clone
 
-from .._blocks import row_blocks
+from .._util.arrays import row_blocks
 from ..kernels import Kernel, Linear
 from .bank import Sharing
 from .monomials import n_multisets

@@ -15,8 +15,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
-from .._blocks import row_blocks
-from .._text import brief
+from .._util.arrays import row_blocks
+from .._util.text import brief
 from ..kernels import Kernel, as_kernel
 from .bank import Bank, FeatureBank, Sharing, TileBank
 from .base import Family

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._blocks import row_blocks
+from .._util.arrays import row_blocks
 from .bank import Sharing, row_tiles
 from .monomial_sampler import BLOCK, Monomials, hadamard_power
 from .monomials import orderings

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._blocks import row_blocks
-from .._threads import map_in_threads
+from .._util.arrays import row_blocks
+from .._util.threads import map_in_threads
 from ..kernels import Kernel
 from .bank import Sharing
 

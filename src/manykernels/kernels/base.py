@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from .._text import brief
+from .._util.text import brief
 from ..features import Exact, FeatureMap
 from .columns import describe_columns, resolve_columns
 from .statistics import dense, pairwise_statistic

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
-from .._text import brief
+from .._util.text import brief
 from ..features import Binning, Exact, Fourier
 from .base import Kernel, is_finite_number, require_positive
 from .polynomials import Monomials, whole_power

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
-from .._text import brief
+from .._util.text import brief
 from .base import Kernel
 from .statistics import dense
 

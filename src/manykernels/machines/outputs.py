@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .._threads import map_in_threads
+from .._util.threads import map_in_threads
 from ..losses import Loss
 from .fit import Fit, certified
 from .newton import Dual, State, newton, proximal

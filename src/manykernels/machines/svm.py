@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._numba.hinge import greedy_hinge, sweep_hinge
-from .._threads import map_in_threads
+from .._util.threads import map_in_threads
 from ..losses import Loss
 from .fit import Fit, certified
 from .newton import Dual, State, proximal

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._threads import one_blas_thread
+from .._util.threads import one_blas_thread
 from ..certificates import certificate, mean_loss, norm
 from ..combination import Combination
 from ..families.base import Enumerable, HasFeatures, can

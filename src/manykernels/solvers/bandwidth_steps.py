@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from .._threads import map_in_threads
+from .._util.threads import map_in_threads
 from ..features import order_of_neighbours
 from .leave_one_out import leave_one_out
 

@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from .._text import brief
-from .._threads import one_blas_thread
+from .._util.text import brief
+from .._util.threads import one_blas_thread
 from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can

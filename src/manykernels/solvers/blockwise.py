@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._text import brief
+from .._util.text import brief
 from ..certificates import norm
 from ..families.base import Enumerable, HasRandomFeatures
 from ..problem import Problem, Result

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._numba.grids import sum_of_squares
-from .._threads import one_blas_thread
+from .._util.threads import one_blas_thread
 from ..certificates import conjugate_exponent, norm
 from ..combination import Combination
 from ..predictors import RandomFeature, feature_maps

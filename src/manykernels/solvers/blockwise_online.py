@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .._numba.grids import filter_rows
-from .._threads import map_in_threads, one_blas_thread
+from .._util.threads import map_in_threads, one_blas_thread
 from ..certificates import warn_no_better
 from ..problem import Problem, Result, Trace, nu_of
 from .blockwise_fit import Plan, best_weights, finished

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from .._threads import map_in_threads
+from .._util.threads import map_in_threads
 from ..families.bank import Bank, FeatureBank
 
 #: Values of all members that are held at a time, in bytes.

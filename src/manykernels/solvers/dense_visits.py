@@ -15,7 +15,7 @@ import numpy as np
 
 from .._numba.grids import subtract_step
 from .._numba.thin import add_thin_sums, thin_scores
-from .._threads import one_blas_thread
+from .._util.threads import one_blas_thread
 from .row_fields import Piece, cut
 from .row_store import RowStore
 

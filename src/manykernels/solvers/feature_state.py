@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .._blocks import product_width
 from .._numba.stochastic import follow
 from .._numba.stochastic_steps import NUMBERS, lam_of
+from .._util.arrays import product_width
 from ..certificates import norm
 from .verdict import ENOUGH
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .._blocks import even_parts
 from .._numba.stochastic import move
 from .._numba.stochastic_steps import STEP, Coefficients, Kernels, Rule, begin_step, end_step, take_steps
 from .._numba.thin import thin_scores
+from .._util.arrays import even_parts
 from ..features import Block, generator_of
 from ..problem import Problem
 from .feature_state import FeatureState, Layout

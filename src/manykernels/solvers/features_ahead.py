@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from .._threads import n_threads
+from .._util.threads import n_threads
 from ..features import Block, FourierBlocks
 from ..problem import MemoryStream, Problem
 from .row_store import dense

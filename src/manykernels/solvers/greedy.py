@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from .._text import brief
+from .._util.text import brief
 from ..families.base import Enumerable, Maximisable, can
 from ..problem import Problem, Result
 from .base import Log, Solver, check_init, generator

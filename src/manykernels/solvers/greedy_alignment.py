@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from .._blocks import row_blocks
+from .._util.arrays import row_blocks
 from ..combination import Combination
 from ..families.base import Direction, Maximisable
 from ..problem import Problem

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from .._blocks import row_blocks
+from .._util.arrays import row_blocks
 from ..families.base import HasFeatures, can
 from ..problem import Problem
 from .refits import Point, Refitter

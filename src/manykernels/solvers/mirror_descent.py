@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._threads import one_blas_thread
+from .._util.threads import one_blas_thread
 from ..families.base import Enumerable, Samplable, can
 from ..problem import Problem, Result
 from .active import LISTED, Active

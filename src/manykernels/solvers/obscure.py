@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._memory import parse_bytes
+from .._util.memory import parse_bytes
 from ..certificates import conjugate_exponent, norm
 from ..certificates import penalties as group_penalties
 from ..families.base import Enumerable

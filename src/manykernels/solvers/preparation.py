@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from .._threads import one_blas_thread
+from .._util.threads import one_blas_thread
 from ..kernels import pairwise_statistic
 from ..problem import Problem
 from .bandwidth_steps import STEPS, learn_bandwidths

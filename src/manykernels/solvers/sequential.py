@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .._blocks import row_blocks
 from .._numba import obscure as loop
-from .._threads import map_in_threads
+from .._util.arrays import row_blocks
+from .._util.threads import map_in_threads
 from ..certificates import (
     Certificate,
     certificate,

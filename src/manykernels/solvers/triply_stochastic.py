@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._text import brief
-from .._threads import one_blas_thread
+from .._util.text import brief
+from .._util.threads import one_blas_thread
 from ..certificates import norm, warn_no_better
 from ..combination import Combination
 from ..families.base import Enumerable, HasRandomFeatures

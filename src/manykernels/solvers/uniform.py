@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._text import brief
+from .._util.text import brief
 from ..combination import Combination
 from ..families.base import Enumerable
 from ..families.finite import Finite

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._threads import one_blas_thread
+from .._util.threads import one_blas_thread
 from ..certificates import certificate, mean_loss, penalties
 from ..combination import Combination
 from ..families.base import Family

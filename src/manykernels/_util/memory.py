@@ -6,7 +6,7 @@ import numbers
 import re
 from typing import Any
 
-from ._text import brief
+from .text import brief
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
