@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from problems import problem
 
-from manykernels._numba.crammer_singer import greedy_rows, project_row, project_rows, sweep_rows
-from manykernels._numba.hinge import greedy_hinge, sweep_hinge
 from manykernels.losses.base import project_coupled, project_simplex
+from manykernels.machines._crammer_singer import greedy_rows, project_row, project_rows, sweep_rows
+from manykernels.machines._hinge import greedy_hinge, sweep_hinge
 
 
 def orders(n, sweeps):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._numba.crammer_singer import greedy_rows, project_rows, sweep_rows
 from ..losses import Loss
+from ._crammer_singer import greedy_rows, project_rows, sweep_rows
 from .fit import Fit, certified
 from .newton import Dual, proximal
 from .spaces import FeatureSpace, GramSpace, Solve, Space

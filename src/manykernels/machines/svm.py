@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._numba.hinge import greedy_hinge, sweep_hinge
 from .._util.threads import map_in_threads
 from ..losses import Loss
+from ._hinge import greedy_hinge, sweep_hinge
 from .fit import Fit, certified
 from .newton import Dual, State, proximal
 from .spaces import FeatureSpace, GramSpace, Solve, Space
