@@ -27,8 +27,8 @@ import numpy as np
 
 from common import judged, parser, pyplot, save
 from manykernels import MKLClassifier
-from manykernels._numba.fourier import cos_sin
 from manykernels._util.threads import one_blas_thread
+from manykernels.features._fourier import cos_sin
 from manykernels.kernels import RBF, Laplacian
 from manykernels.solvers import Blockwise, TriplyStochastic
 from streaming_methods import Report, alone, here, warm_up

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.sparse import issparse
 
-from ._numba.thin import thin_scores
 from ._util.arrays import product_width, row_blocks
 from ._util.threads import map_in_threads
 from .combination import Combination
+from .features._thin import thin_scores
 
 
 class Predictor(Protocol):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels._numba.bins import look_up, number_bins
 from manykernels.families import Finite, Laplacians
 from manykernels.features import Binning
+from manykernels.features._bins import look_up, number_bins
 from manykernels.kernels import Laplacian
 
 X = np.random.default_rng(0).standard_normal((12, 4))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels._numba.fourier import FARTHEST, cos_sin
 from manykernels.features import Exact, FourierBlocks
+from manykernels.features._fourier import FARTHEST, cos_sin
 from manykernels.features.fourier import FourierBlock
 from manykernels.kernels import RBF, Linear
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from manykernels._numba.thin import SMALL, add_thin_sums, rows_of_a_piece, thin_scores
+from manykernels.features._thin import SMALL, add_thin_sums, rows_of_a_piece, thin_scores
 
 
 @pytest.mark.parametrize("c", [1, 2, 7, 8, 10, 32])

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ..features._thin import thin_scores
 from .obscure import HINGE, MAX_HINGE, SOFTMAX, SQUARED, SQUARED_HINGE, pull
-from .thin import thin_scores
 
 
 @njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._numba.fourier import cos_sin, project_cos_sin
+from ._fourier import cos_sin, project_cos_sin
 from .base import generator_of
 
 #: A column's part of a projection up to which single precision will do: it errs by 3e-5 there.

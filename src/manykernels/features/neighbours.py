@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._numba.bins import halves
 from .._util.arrays import even_parts
 from .._util.threads import map_in_threads
+from ._bins import halves
 
 #: How often space is halved, in two times.
 HALF_BITS = 15

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._numba.grids import subtract_step
-from .._numba.thin import add_thin_sums, thin_scores
 from .._util.threads import one_blas_thread
+from ..features._thin import add_thin_sums, thin_scores
 from .row_fields import Piece, cut
 from .row_store import RowStore
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from .._numba.stochastic import move
 from .._numba.stochastic_steps import STEP, Coefficients, Kernels, Rule, begin_step, end_step, take_steps
-from .._numba.thin import thin_scores
 from .._util.arrays import even_parts
 from ..features import Block, generator_of
+from ..features._thin import thin_scores
 from ..problem import Problem
 from .feature_state import FeatureState, Layout
 from .features_ahead import Ahead, Tile

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
-from .thin import rows_of_a_piece
+from ._thin import rows_of_a_piece
 
 _F, _I = np.float32, np.int32
 _QUARTERS = _F(2 / np.pi)
