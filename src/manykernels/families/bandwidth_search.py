@@ -13,8 +13,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import issparse
 
-from .._numba.distances import add_l1_moments, l1_distances
 from ..kernels import pairwise_statistic
+from ..kernels._distances import add_l1_moments, l1_distances
 from .bank import row_tiles
 from .base import Best, Direction, Searcher
 from .continuum import draw_near, is_zero, kept, maxima, over_tiles, tile_of

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .._numba.stack import add_quad_forms, weighted_sum_rows
 from .._util.arrays import row_blocks
 from .._util.threads import map_in_threads
 from ..kernels import Kernel, pairwise_statistic
+from ._stack import add_quad_forms, weighted_sum_rows
 
 #: Gram matrices of all members are kept when they fit into this many bytes, otherwise recomputed each pass.
 CACHE_BYTES = 2**28

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from .._numba.stack import symmetry_violation
 from .._util.arrays import row_blocks
 from .._util.text import brief
 from .._util.threads import map_in_threads
 from ..kernels import Kernel, as_kernel
+from ._stack import symmetry_violation
 from .bank import Bank, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
 from .base import Family, HasFeatures, HasRandomFeatures
 from .sampling import draw_listed, uniform_listed
