@@ -38,7 +38,7 @@ def classes() -> Classes:
 
     from . import families, kernels, solvers
     from .combination import Combination
-    from .families.product_sum import ProductSum
+    from .families.products.product_sum import ProductSum
     from .losses import LOSSES
     from .predictors import Dual, Primal, RandomFeature
     from .problem import Problem, Result, Scale, Trace

@@ -13,7 +13,14 @@ from tests.contracts.cases import BASE, N_COLUMNS, rows, targets
 
 from manykernels.families import Finite, Products
 from manykernels.families import products as module
-from manykernels.families.monomials import monomials, multisets, n_multisets, orderings, padded, power_name
+from manykernels.families.products.monomials import (
+    monomials,
+    multisets,
+    n_multisets,
+    orderings,
+    padded,
+    power_name,
+)
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale

@@ -12,12 +12,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chisquare
 
-from manykernels.families import Finite, Precomputed, Products, monomial_sampler, sampling
+from manykernels.families import Finite, Precomputed, Products
 from manykernels.families.base import Samplable, can
-from manykernels.families.monomial_sampler import Monomials, Table, hadamard_power
-from manykernels.families.monomials import multisets, orderings
-from manykernels.families.sampler import pick
-from manykernels.families.sampling import Grams, product_sampler
+from manykernels.families.draws import pick
+from manykernels.families.products import monomial_sampler, sampling
+from manykernels.families.products.monomial_sampler import Monomials, Table, hadamard_power
+from manykernels.families.products.monomials import multisets, orderings
+from manykernels.families.products.sampling import Grams, product_sampler
 from manykernels.kernels import RBF, Linear
 from manykernels.problem import Scale
 

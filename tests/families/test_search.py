@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels.families import Finite, Precomputed, Products, monomial_search, monomial_table
+from manykernels.families import Finite, Precomputed, Products
 from manykernels.families.base import Direction
+from manykernels.families.products import monomial_search, monomial_table
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.problem import Scale
 

@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 from manykernels import MKLClassifier, MKLRegressor
-from manykernels.families import Finite, Precomputed, Products, monomial_search
+from manykernels.families import Finite, Precomputed, Products
 from manykernels.families.base import Best
+from manykernels.families.products import monomial_search
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale

@@ -9,7 +9,7 @@ from tests.contracts.cases import BATCH_KERNELS, OUTPUTS, from_list, monomial, p
 
 from manykernels import MKLRegressor
 from manykernels.families import Finite, Products
-from manykernels.families.monomials import multisets
+from manykernels.families.products.monomials import multisets
 from manykernels.predictors import Dual, Primal
 from manykernels.solvers import SILP, LpNorm, SimpleMKL, Single, Uniform
 

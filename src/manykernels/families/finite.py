@@ -16,7 +16,7 @@ from ..kernels import Kernel, as_kernel
 from ._stack import symmetry_violation
 from .bank import Bank, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
 from .base import Family, HasFeatures, HasRandomFeatures
-from .sampling import draw_listed, uniform_listed
+from .draws import draw_listed, uniform_listed
 from .search import Listed
 from .values import KernelValues, StackValues, Values
 

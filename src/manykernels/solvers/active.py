@@ -12,7 +12,7 @@ from .._util.threads import one_blas_thread
 from ..certificates import certificate, mean_loss, norm
 from ..combination import Combination
 from ..families.base import Enumerable, HasFeatures, can
-from ..families.sampling import draw_from
+from ..families.draws import draw_from
 from ..machines import Fit, solve_dual, solve_primal
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem

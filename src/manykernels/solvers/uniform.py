@@ -26,7 +26,7 @@ class Uniform(TwoStageSolver):
 
     Any loss. Needs a family that can be listed; on Products with ``normalize="base"`` the sum of all
     members, however many, has a closed form of cost O(n² r D)
-    (:class:`~manykernels.families.product_sum.ProductSum`).
+    (:class:`~manykernels.families.products.product_sum.ProductSum`).
 
     Attributes
     ----------

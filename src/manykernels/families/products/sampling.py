@@ -22,15 +22,15 @@ Kernel Learning*, section 4, Algorithm 3. The paper's kernels are the ordered tu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from .._util.arrays import row_blocks
-from .bank import Sharing, row_tiles
+from ..._util.arrays import row_blocks
+from ..bank import Sharing, row_tiles
+from ..draws import checked, pick
 from .monomial_sampler import BLOCK, Monomials, hadamard_power
 from .monomials import orderings
-from .sampler import Prefix, Sampler, pick
+from .sampler import Prefix, Sampler
 
 #: Gram matrices of the base kernels are kept up to this many bytes, otherwise computed for every pass.
 KEPT_GRAMS = 2**29
@@ -123,19 +123,6 @@ def draw_products(family, X, A, size, rng, scale=None) -> tuple[list[Prefix], np
     return drawn
 
 
-def checked(X, A) -> np.ndarray:
-    """Return A as a finite (n, c) array."""
-    A = np.asarray(A, dtype=float)
-    A = A[:, None] if A.ndim == 1 else A
-    if A.ndim != 2 or A.shape[0] != X.shape[0]:
-        raise ValueError(
-            f"A has shape {A.shape}; it must have one row for each of the {X.shape[0]} rows of X."
-        )
-    if not np.isfinite(A).all():
-        raise ValueError("A holds values that are not finite; members cannot be drawn from it.")
-    return A
-
-
 def uniform_products(r: int, degree: int, count: str, size: int, rng) -> tuple[list[Prefix], np.ndarray]:
     """Draw products of 1 to D factors uniformly, as multisets or as ordered tuples, without listing them."""
     if count == "ordered":
@@ -162,27 +149,3 @@ def _subsets(n: int, k: int, size: int, rng) -> np.ndarray:
         seen = (out[:, :i] == t[:, None]).any(axis=1)
         out[:, i] = np.where(seen, top, t)
     return out
-
-
-def draw_listed(family, X, A, size, rng, scale=None) -> tuple[list, np.ndarray]:
-    """Draw members of a family that can be listed, proportionally to g, from one pass over its kernels."""
-    members = family.members()
-    g = family.bank(X, members).quad_forms(checked(X, A))
-    if scale is not None:
-        rho_sq = scale.rho_sq(members, 1.0)
-        g = np.divide(g, rho_sq, out=np.zeros_like(g), where=rho_sq > 0)
-    return draw_from(members, g, size, rng)
-
-
-def draw_from(members: Sequence, g: np.ndarray, size: int, rng) -> tuple[list, np.ndarray]:
-    """Draw from a list in proportion to g, or uniformly where there is none."""
-    chosen = pick(rng, g, size)
-    if len(chosen) < size:
-        return uniform_listed(members, size, rng)
-    return [members[i] for i in chosen], g[chosen] / g.sum()
-
-
-def uniform_listed(members: Sequence, size: int, rng) -> tuple[list, np.ndarray]:
-    """Draw from a list uniformly."""
-    chosen = rng.integers(0, len(members), size=size)
-    return [members[i] for i in chosen], np.full(size, 1 / len(members))

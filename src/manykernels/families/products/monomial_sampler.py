@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .._util.arrays import row_blocks
+from ..._util.arrays import row_blocks
+from ..draws import pick
 from .monomials import orderings
-from .sampler import Prefix, Sampler, pick
+from .sampler import Prefix, Sampler
 
 #: S and its Hadamard powers are kept up to this many entries in all, otherwise recomputed in strips.
 KEPT_PAIRS = 2**23

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._numba.products import add_kept, row_products
+from ._products import add_kept, row_products
 
 #: Rows of a matrix product: the more, the quicker it is, until they leave the cache.
 ROWS = 256

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import clone
 
-from .._util.arrays import row_blocks
-from ..kernels import Kernel, Linear
-from .bank import Sharing
+from ..._util.arrays import row_blocks
+from ...kernels import Kernel, Linear
+from ..bank import Sharing
 from .monomials import n_multisets
 
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .._numba.products import add_squares, scale_or_drop
-from .._util.arrays import row_blocks
-from .._util.threads import map_in_threads, n_threads, one_blas_thread
+from ..._util.arrays import row_blocks
+from ..._util.threads import map_in_threads, n_threads, one_blas_thread
+from ..search import CostedSearcher, Listed, check_direction, is_zero, nothing, power_norm, ranked
+from ._products import add_squares, scale_or_drop
 from .monomial_table import ProductTable, n_heads
 from .monomials import n_multisets
-from .product_search import BEAM, SLACK, GramSearcher, Prefix, ProductSearcher
-from .search import CostedSearcher, Listed, check_direction, is_zero, nothing, power_norm, ranked
+from .search import BEAM, SLACK, GramSearcher, Prefix, ProductSearcher
 
 #: A search of all monomials may cost this many multiply-adds; a core does 10^10 to 5·10^10 in a second.
 EXHAUSTIVE = 4e11

@@ -15,16 +15,16 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
-from .._util.arrays import row_blocks
-from .._util.text import brief
-from ..kernels import Kernel, as_kernel
-from .bank import Bank, FeatureBank, Sharing, TileBank
-from .base import Family
+from ..._util.arrays import row_blocks
+from ..._util.text import brief
+from ...kernels import Kernel, as_kernel
+from ..bank import Bank, FeatureBank, Sharing, TileBank
+from ..base import Family
+from ..search import CostedSearcher
 from .monomial_search import product_searcher
 from .monomials import monomials, multisets, n_multisets, orderings, power_name
 from .product_sum import ProductSum
 from .sampling import draw_products, product_sampler, uniform_products
-from .search import CostedSearcher
 
 #: Largest family that is enumerated; beyond it, sampling and search are the tools.
 MAX_ENUMERATED = 500_000

@@ -1,6 +1,6 @@
 """The algorithm that draws products of kernels, apart from what it knows of the kernels.
 
-See :mod:`manykernels.families.sampling` for what is drawn, and with which probability.
+See :mod:`manykernels.families.products.sampling` for what is drawn, and with which probability.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..draws import pick
 from .monomials import orderings
 
 Prefix = tuple[int, ...]
@@ -142,13 +143,3 @@ class Sampler(ABC):
         of = rng.permutation(np.repeat(np.arange(len(distinct)), [tally[z] for z in distinct]))
         named = [tuple(self.active[list(z)].tolist()) for z in distinct]
         return [named[i] for i in of], np.exp(logs - log_total)[of]
-
-
-def pick(rng, weights: np.ndarray, size: int) -> np.ndarray:
-    """Return `size` numbers drawn proportionally to the weights; none if all weights are zero."""
-    total = np.cumsum(weights)
-    if not total[-1] > 0:
-        return np.empty(0, dtype=np.intp)
-    # side="right" never stops at a weight of zero; rounding up to the very end would.
-    last = np.flatnonzero(weights)[-1]
-    return np.minimum(np.searchsorted(total, rng.random(size) * total[-1], side="right"), last)

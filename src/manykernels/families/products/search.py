@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from .._util.arrays import row_blocks
-from .._util.threads import map_in_threads
-from .bank import Sharing, row_tiles
-from .base import Best, Direction
+from ..._util.arrays import row_blocks
+from ..._util.threads import map_in_threads
+from ..bank import Sharing, row_tiles
+from ..base import Best, Direction
+from ..search import CostedSearcher, check_direction, forms_along, is_zero, nothing, ranked, rho_sq_of
 from .sampling import product_sampler
-from .search import CostedSearcher, check_direction, forms_along, is_zero, nothing, ranked, rho_sq_of
 
 #: Members that a search keeps beyond those asked for, to be ranked again in full precision.
 SLACK = 32
