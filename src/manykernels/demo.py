@@ -50,7 +50,7 @@ def make_data(seed: int, n_noise: int = N_NOISE) -> tuple[np.ndarray, np.ndarray
 
 def make_kernels(X: np.ndarray, groups: dict[str, list[int]]) -> dict[str, Any]:
     """Return a Gaussian kernel for every group, its bandwidth the median distance."""
-    from .families.bandwidths import median_distance
+    from .families.bandwidths.grids import median_distance
     from .kernels import RBF
 
     ones = np.ones(len(X))

@@ -22,7 +22,7 @@ from .families import (
     Precomputed,
     Products,
 )
-from .families.bandwidths import bandwidth_grid
+from .families.bandwidths.grids import bandwidth_grid
 from .families.base import can
 from .kernels import RBF, Kernel, Laplacian, Linear
 from .solvers import (

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.contracts.cases import MIXED, N_COLUMNS, rows, stack
 
 from manykernels.families import Finite, Precomputed, finite
-from manykernels.families.bandwidths import FACTORS, bandwidth_grid, median_distance
+from manykernels.families.bandwidths.grids import FACTORS, bandwidth_grid, median_distance
 from manykernels.families.bank import FeatureBank, KernelBank, Sharing
 from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear
 
@@ -206,7 +206,7 @@ def test_bandwidths_follow_the_scale_of_the_rows(kernel):
 
 
 def test_many_rows_are_thinned_evenly(monkeypatch):
-    monkeypatch.setattr("manykernels.families.bandwidths.MAX_ROWS", 10)
+    monkeypatch.setattr("manykernels.families.bandwidths.grids.MAX_ROWS", 10)
     X = rows(40)
     kept = X[np.linspace(0, 39, 10).astype(int)]
     assert median_distance(X, np.ones(40), "sqdist") == median_distance(kept, np.ones(10), "sqdist")

@@ -12,7 +12,8 @@ from sklearn.base import clone
 from sklearn.datasets import make_moons
 
 from manykernels import MKLClassifier, MKLRegressor
-from manykernels.families import Enumerable, Gaussians, Maximisable, Samplable, bandwidth_search
+from manykernels.families import Enumerable, Gaussians, Maximisable, Samplable
+from manykernels.families.bandwidths import search as bandwidth_search
 from manykernels.families.base import Direction, can
 from manykernels.problem import Scale
 from manykernels.solvers import MirrorDescent

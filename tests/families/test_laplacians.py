@@ -10,7 +10,8 @@ from sklearn.base import clone
 from sklearn.datasets import make_moons
 
 from manykernels import AlignedKernel, MKLRegressor
-from manykernels.families import HasRandomFeatures, Laplacians, Maximisable, Samplable, bandwidth_search
+from manykernels.families import HasRandomFeatures, Laplacians, Maximisable, Samplable
+from manykernels.families.bandwidths import search as bandwidth_search
 from manykernels.families.base import Direction, can
 from manykernels.problem import Scale
 from manykernels.solvers import GreedyAlignment, MirrorDescent

@@ -1,5 +1,7 @@
 """Sets of kernels: a list, ready-made matrices, all products of base kernels, continua."""
 
+from .bandwidths.gaussians import Gaussians
+from .bandwidths.laplacians import Laplacians
 from .base import (
     Enumerable,
     Family,
@@ -10,8 +12,6 @@ from .base import (
 )
 from .dirichlets import Dirichlets
 from .finite import Finite, Precomputed
-from .gaussians import Gaussians
-from .laplacians import Laplacians
 from .products import Products
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..kernels import RBF, Kernel, Laplacian, pairwise_statistic
+from ...kernels import RBF, Kernel, Laplacian, pairwise_statistic
 
 #: Bandwidths relative to the median distance: factors of √2 from 1/8 to 8.
 FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)

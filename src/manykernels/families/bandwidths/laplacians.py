@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..features import Binning
-from ..kernels import Laplacian
-from .bandwidth_family import BandwidthFamily, Columnwise
+from ...features import Binning
+from ...kernels import Laplacian
+from .family import BandwidthFamily, Columnwise
 
 
 class ColumnwiseLaplacian(Columnwise):

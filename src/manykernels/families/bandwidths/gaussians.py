@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..features import Fourier
-from ..kernels import RBF
-from .bandwidth_family import BandwidthFamily, Columnwise
+from ...features import Fourier
+from ...kernels import RBF
+from .family import BandwidthFamily, Columnwise
 
 
 class ColumnwiseRBF(Columnwise):

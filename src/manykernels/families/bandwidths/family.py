@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import issparse
 
-from ..kernels import Kernel, pairwise_statistic
-from .bandwidth_search import BandwidthSearch, ColumnwiseSearch, draw_columnwise
-from .bandwidths import distance_quantiles
-from .base import Direction
-from .continuum import Continuum, check_pair, draw_near, weights_of
+from ...kernels import Kernel, pairwise_statistic
+from ..base import Direction
+from ..continuum import Continuum, check_pair, draw_near, weights_of
+from .grids import distance_quantiles
+from .search import BandwidthSearch, ColumnwiseSearch, draw_columnwise
 
 #: Quantiles of the distances that automatic bounds start from, and the factors that widen them.
 LEVELS, WIDEN = (0.01, 0.99), (1 / 4, 10.0)

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import issparse
 
-from ..kernels import pairwise_statistic
-from ..kernels._distances import add_l1_moments, l1_distances
-from .bank import row_tiles
-from .base import Best, Direction, Searcher
-from .continuum import draw_near, is_zero, kept, maxima, over_tiles, tile_of
+from ...kernels import pairwise_statistic
+from ...kernels._distances import add_l1_moments, l1_distances
+from ..bank import row_tiles
+from ..base import Best, Direction, Searcher
+from ..continuum import draw_near, is_zero, kept, maxima, over_tiles, tile_of
 
 #: Pitch of the bins in log distance and of the grid in log σ. As a function of log σ, a Gaussian kernel's value
 #: has no frequencies above 25 to speak of (they fall as exp(-πω/4)): the grid oversamples it 25 times.
