@@ -16,8 +16,8 @@ from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.solvers import Greedy, SimpleMKL, greedy_oracle, greedy_steps, least_squares
-from manykernels.solvers.least_squares import feature_sign
-from manykernels.solvers.refits import Refitter
+from manykernels.solvers.greedy.least_squares import feature_sign
+from manykernels.solvers.greedy.refits import Refitter
 
 FAMILIES = {
     "monomials": lambda: Products(degree=2),

@@ -13,8 +13,8 @@ from manykernels.families import Finite, Products
 from manykernels.kernels import RBF, Linear
 from manykernels.problem import Scale
 from manykernels.solvers import Greedy, LpNorm
-from manykernels.solvers.greedy_oracle import Oracle
-from manykernels.solvers.greedy_steps import Corrective
+from manykernels.solvers.greedy.oracle import Oracle
+from manykernels.solvers.greedy.steps import Corrective
 
 from .test_greedy import problem
 

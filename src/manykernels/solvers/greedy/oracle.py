@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..certificates import conjugate_exponent, norm
-from ..families.base import Best, Direction
-from ..families.search import Listed
-from ..problem import Problem, nu_of
+from ...certificates import conjugate_exponent, norm
+from ...families.base import Best, Direction
+from ...families.search import Listed
+from ...problem import Problem, nu_of
 from .refits import Point
 
 #: Candidates that a search returns; the one whose addition gains most is taken.

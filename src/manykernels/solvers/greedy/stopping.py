@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from ..problem import Problem, Scale
-from .base import Log
+from ...problem import Problem, Scale
+from ..base import Log
 from .refits import Refitter
 
 #: Up to this many rows every fifth is held out in turn; of more, one fifth only.

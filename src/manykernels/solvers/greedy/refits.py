@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ..certificates import mean_conjugate, mean_loss
-from ..combination import Combination
-from ..families.base import HasFeatures, can
-from ..machines import Fit, solve_primal
-from ..predictors import Dual, Predictor, Primal
-from ..problem import Problem
-from .lp_norm import LpNorm
-from .simple_mkl import SimpleMKL
-from .workspace import Iterate, Workspace
+from ...certificates import mean_conjugate, mean_loss
+from ...combination import Combination
+from ...families.base import HasFeatures, can
+from ...machines import Fit, solve_primal
+from ...predictors import Dual, Predictor, Primal
+from ...problem import Problem
+from ..lp_norm import LpNorm
+from ..simple_mkl import SimpleMKL
+from ..workspace import Iterate, Workspace
 
 #: Most machines that a restricted problem may take.
 MOST_MACHINES = 300

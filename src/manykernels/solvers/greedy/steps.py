@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..certificates import mean_loss
-from ..families.base import Best, HasFeatures, can
-from .active import Active
-from .greedy_oracle import CANDIDATES
-from .greedy_run import Run
+from ...certificates import mean_loss
+from ...families.base import Best, HasFeatures, can
+from ..active import Active
 from .least_squares import refitter_for
+from .oracle import CANDIDATES
 from .refits import Point
+from .run import Run
 
 
 class Corrective(Run):

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from .._util.arrays import row_blocks
-from ..families.base import HasFeatures, can
-from ..problem import Problem
+from ..._util.arrays import row_blocks
+from ...families.base import HasFeatures, can
+from ...problem import Problem
 from .refits import Point, Refitter
 
 #: Columns of explicit features are kept up to this many entries, otherwise made again block by block.

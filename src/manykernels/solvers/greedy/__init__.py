@@ -12,13 +12,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from .._util.text import brief
-from ..families.base import Enumerable, Maximisable, can
-from ..problem import Problem, Result
-from .base import Log, Solver, check_init, generator
-from .greedy_run import Limits, Run
-from .greedy_steps import Corrective, Stepwise
+from ..._util.text import brief
+from ...families.base import Enumerable, Maximisable, can
+from ...problem import Problem, Result
+from ..base import Log, Solver, check_init, generator
 from .least_squares import LeastSquares, refitter_for
+from .run import Limits, Run
+from .steps import Corrective, Stepwise
 from .stopping import ROUGH, ExtendedBIC, HeldOut
 
 #: Largest number of kernels that ``max_kernels="auto"`` looks at.

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..certificates import mean_loss
-from ..combination import Combination
-from ..families.base import Best, Enumerable, can
-from ..problem import Problem, Result
-from .active import LISTED
-from .base import ROUNDING, Log, Step
-from .greedy_oracle import Oracle
+from ...certificates import mean_loss
+from ...combination import Combination
+from ...families.base import Best, Enumerable, can
+from ...problem import Problem, Result
+from ..active import LISTED
+from ..base import ROUNDING, Log, Step
+from .oracle import Oracle
 from .refits import Point
 from .stopping import ExtendedBIC
 
 if TYPE_CHECKING:
-    from .greedy import Greedy
+    from . import Greedy
 
 
 @dataclass(frozen=True)
