@@ -15,7 +15,10 @@ from manykernels.families.products import monomial_search
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
-from manykernels.solvers import Greedy, SimpleMKL, greedy_oracle, greedy_steps, least_squares
+from manykernels.solvers import Greedy, SimpleMKL
+from manykernels.solvers.greedy import least_squares
+from manykernels.solvers.greedy import oracle as greedy_oracle
+from manykernels.solvers.greedy import steps as greedy_steps
 from manykernels.solvers.greedy.least_squares import feature_sign
 from manykernels.solvers.greedy.refits import Refitter
 

@@ -24,7 +24,7 @@ from manykernels.kernels import RBF, Laplacian, Linear, Polynomial
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale, nu_of
 from manykernels.solvers import LpNorm, Obscure, Ufo
-from manykernels.solvers.sequential import Rule, Sweeps
+from manykernels.solvers.obscure.sequential import Rule, Sweeps
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

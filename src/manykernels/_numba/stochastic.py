@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from ..features._thin import thin_scores
-from .obscure import HINGE, MAX_HINGE, SOFTMAX, SQUARED, SQUARED_HINGE, pull
+from ..losses._pull import HINGE, MAX_HINGE, SOFTMAX, SQUARED, SQUARED_HINGE, pull
 
 
 @njit(cache=True, nogil=True)

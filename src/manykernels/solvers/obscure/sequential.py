@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .._numba import obscure as loop
-from .._util.arrays import row_blocks
-from .._util.threads import map_in_threads
-from ..certificates import (
+from ..._util.arrays import row_blocks
+from ..._util.threads import map_in_threads
+from ...certificates import (
     Certificate,
     certificate,
     feasible_multiple,
@@ -18,12 +17,13 @@ from ..certificates import (
     mean_loss,
     norm,
 )
-from ..combination import Combination
-from ..families.values import Values
-from ..losses.base import DOMAIN_SLACK
-from ..predictors import Dual
-from ..problem import Problem, nu_of
-from .workspace import Iterate
+from ...combination import Combination
+from ...families.values import Values
+from ...losses.base import DOMAIN_SLACK
+from ...predictors import Dual
+from ...problem import Problem, nu_of
+from ..workspace import Iterate
+from . import _steps as loop
 
 #: Rows per block when kernels are computed on the fly; a block's values among its own rows come first.
 BLOCK = 512

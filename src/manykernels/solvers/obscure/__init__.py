@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._util.memory import parse_bytes
-from ..certificates import conjugate_exponent, norm
-from ..certificates import penalties as group_penalties
-from ..families.base import Enumerable
-from ..problem import Problem, nu_of
-from .base import ROUNDING, Log, Solver, generator, result_of
+from ..._util.memory import parse_bytes
+from ...certificates import conjugate_exponent, norm
+from ...certificates import penalties as group_penalties
+from ...families.base import Enumerable
+from ...problem import Problem, nu_of
+from ..base import ROUNDING, Log, Solver, generator, result_of
+from ..workspace import Iterate
 from .sequential import Rule, Sweeps
-from .workspace import Iterate
 
 #: The decrease of the objective is judged over this many epochs at least, or a quarter of all so far.
 WINDOW = 10
