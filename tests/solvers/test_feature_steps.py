@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels._numba.stochastic import follow, largest, move, slopes, weigh
 from manykernels._util.arrays import product_width
 from manykernels.losses import LOSSES, get_loss
-from manykernels.solvers.feature_state import FeatureState, Layout, closed_form
-from manykernels.solvers.feature_steps import largest_eigenvalue
+from manykernels.solvers.triply_stochastic._features import follow, largest, move, slopes, weigh
+from manykernels.solvers.triply_stochastic.state import FeatureState, Layout, closed_form
+from manykernels.solvers.triply_stochastic.steps import largest_eigenvalue
 
 RNG = np.random.default_rng(0)
 

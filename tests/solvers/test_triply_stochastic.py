@@ -22,8 +22,8 @@ from manykernels.solvers import (
     features_ahead,
     stream_run,
 )
-from manykernels.solvers.feature_state import FeatureState
-from manykernels.solvers.feature_steps import Steps
+from manykernels.solvers.triply_stochastic.state import FeatureState
+from manykernels.solvers.triply_stochastic.steps import Steps
 from manykernels.solvers.verdict import best_constant
 
 N = 300

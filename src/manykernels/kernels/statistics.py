@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import euclidean_distances, linear_kernel, manhatt
 
 def dense(X):
     """Return `X` as a dense array."""
-    return X.toarray() if sp.issparse(X) else X
+    return X.toarray() if sp.issparse(X) else np.asarray(X)
 
 
 def pairwise_statistic(name: str, X, Z):

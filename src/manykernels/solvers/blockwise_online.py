@@ -19,11 +19,11 @@ from scipy.linalg import cho_factor, cho_solve
 from .._numba.grids import filter_rows
 from .._util.threads import map_in_threads, one_blas_thread
 from ..certificates import warn_no_better
+from ..kernels.statistics import dense
 from ..problem import Problem, Result, Trace, nu_of
 from .blockwise_fit import Plan, best_weights, finished
 from .calibration import LEAST, REMEDY, fit_calibration
 from .preparation import moments, quick
-from .row_store import dense
 
 State = dict[str, np.ndarray]
 

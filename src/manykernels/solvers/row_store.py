@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from .._util.arrays import even_parts, product_width
 from .._util.threads import map_in_threads
 from ..features import Grids, plain_rows
 from ..features._bins import lay_down, number_bins
+from ..kernels.statistics import dense
 from . import row_fields
 from .row_fields import Array, File, Lines, LinesFile, Piece, Views, cut
 
@@ -213,11 +213,6 @@ class RowStore:
         """Give files and memory back."""
         for field in (self._bins, self._rows, self._residuals, self._weights):
             field.close()
-
-
-def dense(X) -> np.ndarray:
-    """Return rows as an array."""
-    return X.toarray() if issparse(X) else np.asarray(X)
 
 
 def joined(parts: list[np.ndarray]) -> np.ndarray:

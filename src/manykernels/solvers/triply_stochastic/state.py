@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._numba.stochastic import follow
-from .._numba.stochastic_steps import NUMBERS, lam_of
-from .._util.arrays import product_width
-from ..certificates import norm
-from .verdict import ENOUGH
+from ..._util.arrays import product_width
+from ...certificates import norm
+from ..verdict import ENOUGH
+from ._features import follow
+from ._steps import NUMBERS, lam_of
 
 #: Fields that are lists of blocks.
 LISTS = ("owner", "V", "mean", "best")

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._util.text import brief
-from .._util.threads import one_blas_thread
-from ..certificates import norm, warn_no_better
-from ..combination import Combination
-from ..families.base import Enumerable, HasRandomFeatures
-from ..features import generator_of
-from ..predictors import RandomFeature
-from ..problem import Problem, Result, Trace
-from .base import StreamingSolver, generator
-from .feature_state import FeatureState, closed_form
-from .feature_steps import Steps
-from .features_ahead import BatchesAhead
-from .log import Progress
-from .row_store import dense
-from .verdict import ENOUGH, NOTHING, Verdict, best_constant, compare
+from ..._util.text import brief
+from ..._util.threads import one_blas_thread
+from ...certificates import norm, warn_no_better
+from ...combination import Combination
+from ...families.base import Enumerable, HasRandomFeatures
+from ...features import generator_of
+from ...kernels.statistics import dense
+from ...predictors import RandomFeature
+from ...problem import Problem, Result, Trace
+from ..base import StreamingSolver, generator
+from ..log import Progress
+from ..verdict import ENOUGH, NOTHING, Verdict, best_constant, compare
+from .ahead import BatchesAhead
+from .state import FeatureState, closed_form
+from .steps import Steps
 
 NUMBER = int | float | np.number
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.

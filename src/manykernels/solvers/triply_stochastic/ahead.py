@@ -14,10 +14,10 @@ from functools import partial
 
 import numpy as np
 
-from .._util.threads import n_threads
-from ..features import Block, FourierBlocks
-from ..problem import MemoryStream, Problem
-from .row_store import dense
+from ..._util.threads import n_threads
+from ...features import Block, FourierBlocks
+from ...kernels.statistics import dense
+from ...problem import MemoryStream, Problem
 
 #: Most features of a tile, most of its rows, and tiles that are made ahead: 2 MiB go from one core's cache to another.
 VALUES, ROWS, AHEAD = 2**19, 512, 4

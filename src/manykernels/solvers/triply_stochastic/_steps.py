@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .stochastic import follow, largest, move, weigh
+from ._features import follow, largest, move, weigh
 
 
 class Rule(NamedTuple):

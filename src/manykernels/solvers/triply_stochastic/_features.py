@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..features._thin import thin_scores
-from ..losses._pull import HINGE, MAX_HINGE, SOFTMAX, SQUARED, SQUARED_HINGE, pull
+from ...features._thin import thin_scores
+from ...losses._pull import HINGE, MAX_HINGE, SOFTMAX, SQUARED, SQUARED_HINGE, pull
 
 
 @njit(cache=True, nogil=True)

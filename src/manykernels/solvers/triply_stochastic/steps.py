@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from .._numba.stochastic import move
-from .._numba.stochastic_steps import STEP, Coefficients, Kernels, Rule, begin_step, end_step, take_steps
-from .._util.arrays import even_parts
-from ..features import Block, generator_of
-from ..features._thin import thin_scores
-from ..problem import Problem
-from .feature_state import FeatureState, Layout
-from .features_ahead import Ahead, Tile
-from .row_store import dense
-from .verdict import ENOUGH, best_constant, compare
+from ..._util.arrays import even_parts
+from ...features import Block, generator_of
+from ...features._thin import thin_scores
+from ...kernels.statistics import dense
+from ...problem import Problem
+from ..verdict import ENOUGH, best_constant, compare
+from ._features import move
+from ._steps import STEP, Coefficients, Kernels, Rule, begin_step, end_step, take_steps
+from .ahead import Ahead, Tile
+from .state import FeatureState, Layout
 
 #: The constant of assumption A4: while it learns, no kernel's θ is below 1/20.
 PSI_CAP = 20.0
