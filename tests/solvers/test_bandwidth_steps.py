@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manykernels.features import order_of_neighbours
-from manykernels.solvers import bandwidth_steps
-from manykernels.solvers.bandwidth_steps import GROUP_ROWS, STRETCH, learn_bandwidths
+from manykernels.solvers.bandwidth_learning import steps as bandwidth_steps
+from manykernels.solvers.bandwidth_learning.steps import GROUP_ROWS, STRETCH, learn_bandwidths
 
 
 def rows(n, seed=0):

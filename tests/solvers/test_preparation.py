@@ -9,7 +9,7 @@ from manykernels.kernels import pairwise_statistic
 from manykernels.losses import get_loss
 from manykernels.problem import Problem
 from manykernels.solvers import bandwidth_trials
-from manykernels.solvers.leave_one_out import leave_one_out
+from manykernels.solvers.bandwidth_learning.error import leave_one_out
 from manykernels.solvers.preparation import columns_of_time, prepare
 
 RNG = np.random.default_rng(0)

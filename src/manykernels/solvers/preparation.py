@@ -25,7 +25,7 @@ from .._util.threads import one_blas_thread
 from ..kernels import pairwise_statistic
 from ..kernels.statistics import dense
 from ..problem import Problem
-from .bandwidth_steps import STEPS, learn_bandwidths
+from .bandwidth_learning.steps import STEPS, learn_bandwidths
 from .bandwidth_trials import C_FACTOR, JUDGED, Trial, member_of, search
 
 logger = logging.getLogger("manykernels")

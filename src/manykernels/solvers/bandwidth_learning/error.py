@@ -7,8 +7,8 @@ import math
 import numpy as np
 from scipy.linalg import lapack
 
-from ..kernels import pairwise_statistic
-from ..kernels._distances import add_l1_moments, l1_distances
+from ...kernels import pairwise_statistic
+from ...kernels._distances import add_l1_moments, l1_distances
 
 #: Rows of a block of pairs.
 PAIR_ROWS = 128

@@ -14,9 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from .._util.threads import map_in_threads
-from ..features import order_of_neighbours
-from .leave_one_out import leave_one_out
+from ..._util.threads import map_in_threads
+from ...features import order_of_neighbours
+from .error import leave_one_out
 
 #: Adam: steps, and the largest change of a log bandwidth in one.
 STEPS, RATE = 40, 0.15
