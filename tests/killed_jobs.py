@@ -10,7 +10,8 @@ import numpy as np
 from manykernels import MKLClassifier, _checkpoint
 from manykernels.families import Laplacians
 from manykernels.kernels import RBF
-from manykernels.solvers import Blockwise, TriplyStochastic, blockwise_fit, stream_run, triply_stochastic
+from manykernels.solvers import Blockwise, TriplyStochastic, stream_run, triply_stochastic
+from manykernels.solvers.blockwise import fit as blockwise_fit
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3000, 3))

@@ -12,7 +12,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from manykernels import _checkpoint, _streamed
-from manykernels.solvers import blockwise_fit, stream_run, triply_stochastic
+from manykernels.solvers import stream_run, triply_stochastic
+from manykernels.solvers.blockwise import fit as blockwise_fit
 
 from . import killed_jobs
 

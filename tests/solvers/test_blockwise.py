@@ -494,7 +494,7 @@ def in_batches(model, rows, y, size, **kw):
 
 
 def test_the_filter_is_the_definition():
-    from manykernels._numba.grids import filter_rows
+    from manykernels.solvers.blockwise._grids import filter_rows
 
     rng = np.random.default_rng(0)
     bins, y = rng.integers(0, 5, (30, 4)).astype(np.uint16), rng.standard_normal((30, 2))

@@ -8,9 +8,9 @@ from manykernels.families import Gaussians, Laplacians
 from manykernels.kernels import pairwise_statistic
 from manykernels.losses import get_loss
 from manykernels.problem import Problem
-from manykernels.solvers import bandwidth_trials
 from manykernels.solvers.bandwidth_learning.error import leave_one_out
-from manykernels.solvers.preparation import columns_of_time, prepare
+from manykernels.solvers.blockwise import trials as bandwidth_trials
+from manykernels.solvers.blockwise.preparation import columns_of_time, prepare
 
 RNG = np.random.default_rng(0)
 Z = RNG.standard_normal((40, 3)).astype(np.float32)

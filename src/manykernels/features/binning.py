@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .._numba.grids import add_numbered_scores, add_scores
-from ._bins import fill_bins
+from ._bins import add_numbered_scores, add_scores, fill_bins
 from .base import generator_of
 from .neighbours import order_of_neighbours
 

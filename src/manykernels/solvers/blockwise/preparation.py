@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from .._util.threads import one_blas_thread
-from ..kernels import pairwise_statistic
-from ..kernels.statistics import dense
-from ..problem import Problem
-from .bandwidth_learning.steps import STEPS, learn_bandwidths
-from .bandwidth_trials import C_FACTOR, JUDGED, Trial, member_of, search
+from ..._util.threads import one_blas_thread
+from ...kernels import pairwise_statistic
+from ...kernels.statistics import dense
+from ...problem import Problem
+from ..bandwidth_learning.steps import STEPS, learn_bandwidths
+from .trials import C_FACTOR, JUDGED, Trial, member_of, search
 
 logger = logging.getLogger("manykernels")
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .._numba.grids import add_counts, add_sums, newton_step, step_and_sums, unrolled
-from .._util.arrays import product_width
-from .._util.threads import n_threads
+from ..._util.arrays import product_width
+from ..._util.threads import n_threads
+from ._grids import add_counts, add_sums, newton_step, step_and_sums, unrolled
 from .dense_visits import DenseVisits
 from .grid_tours import Tours
 from .row_fields import Piece

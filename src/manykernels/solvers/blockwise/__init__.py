@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .._util.text import brief
-from ..certificates import norm
-from ..families.base import Enumerable, HasRandomFeatures
-from ..problem import Problem, Result
-from . import blockwise_online as online
-from .alignment import weigh
-from .base import StreamingSolver, generator
-from .blockwise_fit import Fit, InMemory, Plan
+from ..._util.text import brief
+from ...certificates import norm
+from ...families.base import Enumerable, HasRandomFeatures
+from ...problem import Problem, Result
+from ..alignment import weigh
+from ..base import StreamingSolver, generator
+from . import online as online
+from .fit import Fit, InMemory, Plan
 from .preparation import Prepared, columns_of_time, prepare
 
 NUMBER = int | float | np.number
@@ -76,7 +76,7 @@ class Blockwise(StreamingSolver):
 
     Notes
     -----
-    *Bandwidths* of a continuum are learned from a sample first: see :mod:`manykernels.solvers.preparation`.
+    *Bandwidths* of a continuum are learned from a sample first: see :mod:`manykernels.solvers.blockwise.preparation`.
     ``kernels="laplacian"`` learns one bandwidth per column. Rows in the order of time, of which columns such as a date
     tell, are judged by the last of them, and the date may come to be ignored (a bandwidth of infinity); shuffle rows
     that are to be predicted among their neighbours.

@@ -1,4 +1,4 @@
-"""Visits of :class:`~manykernels.solvers.blockwise_sweeps.Sweeps` to blocks with dense features, strip by strip.
+"""Visits of :class:`~manykernels.solvers.blockwise.sweeps.Sweeps` to blocks with dense features, strip by strip.
 
 Strips are summed along lanes, and the lanes in order, so that results do not depend on threads. A block's features are
 needed twice, for its sums and, once these have become a step, for the residuals; in between they are kept as far as
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._numba.grids import subtract_step
-from .._util.threads import one_blas_thread
-from ..features._thin import add_thin_sums, thin_scores
+from ..._util.threads import one_blas_thread
+from ...features._thin import add_thin_sums, thin_scores
+from ._grids import subtract_step
 from .row_fields import Piece, cut
 from .row_store import RowStore
 
 if TYPE_CHECKING:
-    from .blockwise_sweeps import Unit
+    from .sweeps import Unit
 
 #: Rows that features are computed for at a time.
 STRIP = 1024

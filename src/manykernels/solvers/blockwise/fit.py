@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._numba.grids import sum_of_squares
-from .._util.threads import one_blas_thread
-from ..certificates import conjugate_exponent, norm
-from ..combination import Combination
-from ..predictors import RandomFeature, feature_maps
-from ..problem import Problem, Result, nu_of
-from .base import Log, Step
-from .blockwise_sweeps import Sweeps, Unit, lay_out
-from .calibration import HeldOut
+from ..._util.threads import one_blas_thread
+from ...certificates import conjugate_exponent, norm
+from ...combination import Combination
+from ...predictors import RandomFeature, feature_maps
+from ...problem import Problem, Result, nu_of
+from ..base import Log, Step
+from ..calibration import HeldOut
+from ..stream_run import epoch_of
+from ._grids import sum_of_squares
 from .preparation import Prepared
 from .row_store import RowStore
-from .stream_run import epoch_of
+from .sweeps import Sweeps, Unit, lay_out
 
 logger = logging.getLogger("manykernels")
 

@@ -16,13 +16,13 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .._numba.grids import filter_rows
-from .._util.threads import map_in_threads, one_blas_thread
-from ..certificates import warn_no_better
-from ..kernels.statistics import dense
-from ..problem import Problem, Result, Trace, nu_of
-from .blockwise_fit import Plan, best_weights, finished
-from .calibration import LEAST, REMEDY, fit_calibration
+from ..._util.threads import map_in_threads, one_blas_thread
+from ...certificates import warn_no_better
+from ...kernels.statistics import dense
+from ...problem import Problem, Result, Trace, nu_of
+from ..calibration import LEAST, REMEDY, fit_calibration
+from ._grids import filter_rows
+from .fit import Plan, best_weights, finished
 from .preparation import moments, quick
 
 State = dict[str, np.ndarray]

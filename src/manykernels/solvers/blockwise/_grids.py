@@ -5,31 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .signals import meet
-
-
-@njit(cache=True, nogil=True)
-def add_scores(bins, W, out):
-    """Add ``Σ_g W[g, bins[g, t]]`` to every row of `out`."""
-    grids, n = bins.shape
-    c = out.shape[1]
-    for g in range(grids):
-        for t in range(n):
-            b = bins[g, t]
-            for k in range(c):
-                out[t, k] += W[g, b, k]
-
-
-@njit(cache=True, nogil=True)
-def add_numbered_scores(bins, slots, first, W, out):
-    """Add ``Σ_g W[first[g] + slots[g, bins[g, t]]]`` to every row of `out`."""
-    grids, n = bins.shape
-    c = out.shape[1]
-    for g in range(grids):
-        for t in range(n):
-            b = first[g] + slots[g, bins[g, t]]
-            for k in range(c):
-                out[t, k] += W[b, k]
+from ._signals import meet
 
 
 @njit(cache=True, nogil=True)

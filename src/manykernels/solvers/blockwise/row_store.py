@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .._util.arrays import even_parts, product_width
-from .._util.threads import map_in_threads
-from ..features import Grids, plain_rows
-from ..features._bins import lay_down, number_bins
-from ..kernels.statistics import dense
+from ..._util.arrays import even_parts, product_width
+from ..._util.threads import map_in_threads
+from ...features import Grids, plain_rows
+from ...features._bins import lay_down, number_bins
+from ...kernels.statistics import dense
 from . import row_fields
 from .row_fields import Array, File, Lines, LinesFile, Piece, Views, cut
 

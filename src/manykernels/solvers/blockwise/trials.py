@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .._numba.grids import subtract_step
-from .._util.arrays import even_parts, widened
-from .._util.threads import map_in_threads, n_threads
-from ..features._bins import look_up, number_bins
+from ..._util.arrays import even_parts, widened
+from ..._util.threads import map_in_threads, n_threads
+from ...features._bins import look_up, number_bins
+from ._grids import subtract_step
 from .grid_tours import Tours
 
 logger = logging.getLogger("manykernels")

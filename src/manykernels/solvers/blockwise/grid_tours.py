@@ -8,13 +8,13 @@ from threading import Barrier
 
 import numpy as np
 
-from .._numba.grids import tour, unrolled
-from .._numba.signals import LINE
+from ._grids import tour, unrolled
+from ._signals import LINE
 
 
 @dataclass(frozen=True, eq=False)
 class Tours:
-    """Rows, their bins, and what sums and steps need; see :func:`manykernels._numba.grids.tour` for the arrays.
+    """Rows, their bins, and what sums and steps need; see :func:`manykernels.solvers.blockwise._grids.tour` for the arrays.
 
     Attributes
     ----------

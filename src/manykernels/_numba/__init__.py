@@ -1,1 +1,0 @@
-"""Compiled loops: arrays and scalars in, no objects, no function arguments."""
