@@ -17,16 +17,10 @@ from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.registry import make_family
-from manykernels.solvers import (
-    Blockwise,
-    LpNorm,
-    blockwise,
-    blockwise_fit,
-    blockwise_online,
-    dense_visits,
-    row_fields,
-    row_store,
-)
+from manykernels.solvers import Blockwise, LpNorm, blockwise
+from manykernels.solvers.blockwise import dense_visits, row_fields, row_store
+from manykernels.solvers.blockwise import fit as blockwise_fit
+from manykernels.solvers.blockwise import online as blockwise_online
 from manykernels.solvers.calibration import fit_calibration
 
 RNG = np.random.default_rng(0)

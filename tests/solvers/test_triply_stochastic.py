@@ -19,9 +19,9 @@ from manykernels.solvers import (
     StreamingSolver,
     TriplyStochastic,
     Uniform,
-    features_ahead,
     stream_run,
 )
+from manykernels.solvers.triply_stochastic import ahead as features_ahead
 from manykernels.solvers.triply_stochastic.state import FeatureState
 from manykernels.solvers.triply_stochastic.steps import Steps
 from manykernels.solvers.verdict import best_constant
