@@ -13,13 +13,15 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels import MKLClassifier, MKLRegressor, _sources, _stream
-from manykernels._sources import uniform
-from manykernels._stream import HeldOut, Sample, rebatched, shuffled
+from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Products
 from manykernels.kernels import Linear
 from manykernels.solvers import LpNorm
 from manykernels.streaming import open_source, predict_batches
+from manykernels.streaming import sources as _sources
+from manykernels.streaming import stream as _stream
+from manykernels.streaming.sources import uniform
+from manykernels.streaming.stream import HeldOut, Sample, rebatched, shuffled
 
 from .streaming_ridge import OrderedRidge
 
@@ -712,7 +714,7 @@ def test_mismatched_lengths_are_refused(tmp_path):
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "feather", "arrow"])
 def test_predictions_go_to_a_file(ending, tmp_path, monkeypatch):
-    monkeypatch.setattr("manykernels._arrow.CHUNK", 64)
+    monkeypatch.setattr("manykernels.streaming.arrow.CHUNK", 64)
     path = write(tmp_path, "parquet")
     model = regressor().fit(path, "y")
     assert model.predict_to(path, tmp_path / f"out.{ending}") == N

@@ -11,12 +11,12 @@ from . import MKLClassifier
 from ._cli_models import fit_visibly, kept_beside, make_model, noted
 from ._cli_screens import say
 from ._cli_tables import MOST_CLASSES, is_large
-from ._files import is_pattern
-from ._sources import Source
 from ._streamed import streams
-from ._views import Part, Standardised
 from .registry import SOLVERS
 from .streaming import open_source, predict_rows
+from .streaming.files import is_pattern
+from .streaming.sources import Source
+from .streaming.views import Part, Standardised
 
 
 def is_streamed(data: Path, solver: str) -> bool:

@@ -14,8 +14,14 @@ from sklearn.utils.validation import check_consistent_length
 
 from ._checkpoint import Checkpoint, digest
 from ._rows import all_or_nothing
-from ._sources import Arrays, Batches, Chunk, Source
-from ._stream import (
+from ._util.text import brief
+from .problem import Problem
+from .registry import SOLVERS, is_pairwise, solver_class
+from .solvers import Solver, StreamingSolver
+from .solvers.base import generator
+from .solvers.log import heard
+from .streaming.sources import Arrays, Batches, Chunk, Source
+from .streaming.stream import (
     SAMPLE_BYTES,
     SAMPLE_ROWS,
     HeldOut,
@@ -28,12 +34,6 @@ from ._stream import (
     sample_units,
     survey,
 )
-from ._util.text import brief
-from .problem import Problem
-from .registry import SOLVERS, is_pairwise, solver_class
-from .solvers import Solver, StreamingSolver
-from .solvers.base import generator
-from .solvers.log import heard
 from .targets import announced_classes, refuse_missing
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ._sources import Chunk, Source, keys_of, uniform
-from .problem import Problem
+from ..problem import Problem
+from .sources import Chunk, Source, keys_of, uniform
 
 #: Most rows, and most bytes, of the first sample.
 SAMPLE_ROWS, SAMPLE_BYTES = 50_000, 2**28

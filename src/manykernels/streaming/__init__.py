@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrow import Tables, TableWriter
-from ._files import is_input, open_dataset
-from ._sources import Arrays, Batches, Source
-from ._stream import Progress, Stream
-from ._util.text import brief
-from ._views import View
+from .._util.text import brief
+from .arrow import Tables, TableWriter
+from .files import is_input, open_dataset
+from .sources import Arrays, Batches, Source
+from .stream import Progress, Stream
+from .views import View
 
 __all__ = ["Source", "Stream", "open_source", "predict_batches", "predict_to"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
-from ._sources import Chunk, Source, keys_of, uniform
+from .sources import Chunk, Source, keys_of, uniform
 
 
 class View(Source):

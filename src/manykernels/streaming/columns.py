@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._util.text import brief
+from .._util.text import brief
 
 
 def float_type(dtypes: Iterable[np.dtype]) -> type:

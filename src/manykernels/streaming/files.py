@@ -8,8 +8,8 @@ import os
 from pathlib import Path, PurePath
 from typing import Any
 
-from ._columns import index_of
-from ._util.text import brief
+from .._util.text import brief
+from .columns import index_of
 
 #: The formats, by the ending of a file's name.
 FORMATS = {

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ._columns import choose, float_type, index_of, listed, not_numbers
-from ._files import arrow, check_files, format_of, in_one_sentence
-from ._sources import CHUNK, Chunk, Source, keys_of
-from ._util.text import brief
-from .persistence import replacing
+from .._util.text import brief
+from ..persistence import replacing
+from .columns import choose, float_type, index_of, listed, not_numbers
+from .files import arrow, check_files, format_of, in_one_sentence
+from .sources import CHUNK, Chunk, Source, keys_of
 
 #: What compresses CSV, by the ending of a file's name.
 PACKERS: dict[str, Any] = {
