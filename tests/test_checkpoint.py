@@ -12,9 +12,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from manykernels import MKLClassifier, MKLRegressor, _checkpoint, _model_classes, load
-from manykernels._checkpoint import Checkpoint, digest
 from manykernels.families import Products
 from manykernels.kernels import RBF, Linear
+from manykernels.persistence.checkpoint import Checkpoint, digest
 
 from .streaming_ridge import OrderedRidge, fit_job
 

@@ -14,7 +14,6 @@ from sklearn.exceptions import NotFittedError
 from tests.contracts.cases import FOR_ESTIMATORS
 
 from manykernels import MKLClassifier, MKLRegressor, load, persistence
-from manykernels._model_classes import classes
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.kernels import (
     RBF,
@@ -27,6 +26,7 @@ from manykernels.kernels import (
     Polynomial,
 )
 from manykernels.persistence import read_metadata, save
+from manykernels.persistence.classes import classes
 
 N = 40
 

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_consistent_length
 
-from ._checkpoint import Checkpoint, digest
 from ._rows import all_or_nothing
 from ._util.text import brief
+from .persistence.checkpoint import Checkpoint, digest
 from .problem import Problem
 from .registry import SOLVERS, is_pairwise, solver_class
 from .solvers import Solver, StreamingSolver

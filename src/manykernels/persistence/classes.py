@@ -36,12 +36,12 @@ def classes() -> Classes:
     """Return the table; it is made at first use, when the whole package has been imported."""
     import manykernels
 
-    from . import families, kernels, solvers
-    from .combination import Combination
-    from .families.products.product_sum import ProductSum
-    from .losses import LOSSES
-    from .predictors import Dual, Primal, RandomFeature
-    from .problem import Problem, Result, Scale, Trace
+    from .. import families, kernels, solvers
+    from ..combination import Combination
+    from ..families.products.product_sum import ProductSum
+    from ..losses import LOSSES
+    from ..predictors import Dual, Primal, RandomFeature
+    from ..problem import Problem, Result, Scale, Trace
 
     axes = {"estimators": manykernels, "families": families, "kernels": kernels, "solvers": solvers}
     described = {

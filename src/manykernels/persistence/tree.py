@@ -2,7 +2,7 @@
 
 Whatever JSON lacks is an object with a key ``"$"`` that says what it is (a tuple, an array, a kernel, ...).
 Arrays are not in the tree, which only names them. Objects are rebuilt from the table of
-:mod:`manykernels._model_classes`, and an object that appears twice is written once.
+:mod:`manykernels.persistence.classes`, and an object that appears twice is written once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix, issparse, isspmatrix
 
-from ._model_classes import classes
-from ._util.text import brief
+from .._util.text import brief
+from .classes import classes
 
 #: Lists of numbers up to this length stay readable in the tree; longer ones become arrays.
 SHORT = 16

@@ -1,8 +1,8 @@
 """Model files: one zip of a JSON manifest and plain arrays, which opens without running code.
 
-The manifest is the model as a tree of plain values, see :mod:`manykernels._model_tree`; arrays are ``.npy``
+The manifest is the model as a tree of plain values, see :mod:`manykernels.persistence.tree`; arrays are ``.npy``
 entries beside it. Objects are rebuilt from one table of this package's own classes, in
-:mod:`manykernels._model_classes`: nothing is imported by a name found in a file, and nothing is unpickled.
+:mod:`manykernels.persistence.classes`: nothing is imported by a name found in a file, and nothing is unpickled.
 Entries are stored uncompressed, so that no file is larger in memory than on disk; each has its SHA-256 in the
 manifest, and the manifest's own is the comment of the archive.
 """
@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._model_classes import classes
-from ._model_tree import Decoder, Encoder, Refused, is_plain, require
-from ._util.text import brief
+from .._util.text import brief
+from .classes import classes
+from .tree import Decoder, Encoder, Refused, is_plain, require
 
 FORMAT = "manykernels-model"
 VERSION = 1
@@ -62,7 +62,7 @@ def save(model, path, *, metadata: Mapping[str, Any] | None = None) -> None:
     ValueError
         If the model holds what a file cannot, a Python function used as a kernel above all.
     """
-    from . import __version__
+    from .. import __version__
 
     check_is_fitted(model)
     encode = Encoder()

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ._model_tree import Encoder, require
-from ._util.text import brief
-from .persistence import reading, write_archive
+from .._util.text import brief
+from . import reading, write_archive
+from .tree import Encoder, require
 
 FORMAT = "manykernels-checkpoint"
 VERSION = 1
