@@ -13,9 +13,9 @@ pa = pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 
 from manykernels import MKLClassifier, MKLRegressor, __version__, cli, load  # noqa: E402
-from manykernels._cli_models import fit_visibly, split  # noqa: E402
-from manykernels._cli_screens import plain  # noqa: E402
-from manykernels._cli_tables import named, read_table  # noqa: E402
+from manykernels.cli.models import fit_visibly, split  # noqa: E402
+from manykernels.cli.screens import plain  # noqa: E402
+from manykernels.cli.tables import named, read_table  # noqa: E402
 from manykernels.kernels import RBF, Linear  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
 from manykernels.registry import SOLVERS  # noqa: E402
@@ -457,7 +457,7 @@ def test_output_into_a_closed_pipe_ends_quietly(tmp_path):
 
 
 def test_the_demonstration_finds_out_the_noise(tmp_path, monkeypatch, capsys):
-    from manykernels import demo
+    from manykernels.cli import demo
 
     monkeypatch.setattr(demo, "N_TRAIN", 120)
     monkeypatch.setattr(demo, "FOLDS", 2)
@@ -475,7 +475,7 @@ def test_the_demonstration_finds_out_the_noise(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_demonstration_beats_its_baselines(tmp_path, seed):
-    from manykernels import demo
+    from manykernels.cli import demo
 
     learned, mean, svc, told = demo.run(tmp_path, seed).values()
     assert learned > mean + 0.01 and learned > svc + 0.1 and learned > told - 0.005

@@ -8,7 +8,7 @@ typer_testing = pytest.importorskip("typer.testing")
 from pyarrow import csv, parquet  # noqa: E402
 
 from manykernels import _cli_tables, _model_classes, cli, load, registry  # noqa: E402
-from manykernels._cli_pieces import _moments  # noqa: E402
+from manykernels.cli.pieces import _moments  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
 from manykernels.streaming import open_source  # noqa: E402
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from . import MKLClassifier, MKLRegressor
-from ._cli_screens import note, say, stderr
-from ._cli_tables import choose_columns, features_of, named, read_numbers, read_table, read_target
-from .families import Products
-from .registry import SOLVERS, is_auto, solver_class
-from .streaming import check_probabilities
+from .. import MKLClassifier, MKLRegressor
+from ..families import Products
+from ..registry import SOLVERS, is_auto, solver_class
+from ..streaming import check_probabilities
+from .screens import note, say, stderr
+from .tables import choose_columns, features_of, named, read_numbers, read_table, read_target
 
 #: What --kernels may be.
 KERNELS = ("gaussian", "laplacian", "linear", "products")

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from . import MKLClassifier
-from ._cli_models import fit_visibly, kept_beside, make_model, noted
-from ._cli_screens import say
-from ._cli_tables import MOST_CLASSES, is_large
-from ._streamed import streams
-from .registry import SOLVERS
-from .streaming import open_source, predict_rows
-from .streaming.files import is_pattern
-from .streaming.sources import Source
-from .streaming.views import Part, Standardised
+from .. import MKLClassifier
+from .._streamed import streams
+from ..registry import SOLVERS
+from ..streaming import open_source, predict_rows
+from ..streaming.files import is_pattern
+from ..streaming.sources import Source
+from ..streaming.views import Part, Standardised
+from .models import fit_visibly, kept_beside, make_model, noted
+from .screens import say
+from .tables import MOST_CLASSES, is_large
 
 
 def is_streamed(data: Path, solver: str) -> bool:

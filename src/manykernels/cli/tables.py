@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
 
-from ._cli_screens import note
-from .streaming.arrow import TableWriter
-from .streaming.columns import UNNAMED, index_of
-from .streaming.files import check_files, is_pattern, open_dataset
-from .streaming.sources import CHUNK
+from ..streaming.arrow import TableWriter
+from ..streaming.columns import UNNAMED, index_of
+from ..streaming.files import check_files, is_pattern, open_dataset
+from ..streaming.sources import CHUNK
+from .screens import note
 
 #: Files of more bytes than this are read in pieces, where the solver can.
 LARGE = 2**28

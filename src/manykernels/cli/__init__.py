@@ -10,7 +10,7 @@ from typing import Annotated
 
 import numpy as np
 
-from .persistence import load, read_metadata, save
+from ..persistence import load, read_metadata, save
 
 try:
     import pyarrow  # noqa: F401
@@ -19,17 +19,17 @@ try:
 except ImportError:  # main() says what is missing
     typer = None  # type: ignore[assignment]
 else:
-    from . import _cli_options as options
-    from ._cli_models import check_proba, fit_at_once, model_columns, model_rows
-    from ._cli_pieces import fit_in_pieces, is_streamed
-    from ._cli_screens import TOP, complain, file_size, model_json, print_model, say
-    from ._cli_tables import (
+    from ..streaming import prediction_columns, refuse_input
+    from . import options as options
+    from .models import check_proba, fit_at_once, model_columns, model_rows
+    from .pieces import fit_in_pieces, is_streamed
+    from .screens import TOP, complain, file_size, model_json, print_model, say
+    from .tables import (
         WRITABLE,
         extension,
         read_pieces,
         table_writer,
     )
-    from .streaming import prediction_columns, refuse_input
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ def application() -> typer.Typer:
 
 def _show_version(wanted: bool):
     if wanted:
-        from . import __version__
+        from .. import __version__
 
         typer.echo(f"manykernels {__version__}")
         raise typer.Exit()

@@ -10,9 +10,9 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ._cli_models import fit_visibly, held_out, moments
-from ._cli_screens import describe_gap, file_size, kernel_table, plain_table, stdout
-from ._cli_tables import named, table_writer
+from .models import fit_visibly, held_out, moments
+from .screens import describe_gap, file_size, kernel_table, plain_table, stdout
+from .tables import named, table_writer
 
 N_TRAIN = 300
 N_NOISE = 40
@@ -50,8 +50,8 @@ def make_data(seed: int, n_noise: int = N_NOISE) -> tuple[np.ndarray, np.ndarray
 
 def make_kernels(X: np.ndarray, groups: dict[str, list[int]]) -> dict[str, Any]:
     """Return a Gaussian kernel for every group, its bandwidth the median distance."""
-    from .families.bandwidths.grids import median_distance
-    from .kernels import RBF
+    from ..families.bandwidths.grids import median_distance
+    from ..kernels import RBF
 
     ones = np.ones(len(X))
     return {
@@ -65,8 +65,8 @@ def compare(X, y, X_test, y_test, kernels) -> list[tuple[str, float, float]]:
     from sklearn.model_selection import GridSearchCV
     from sklearn.svm import SVC
 
-    from . import MKLClassifier
-    from .solvers import Uniform
+    from .. import MKLClassifier
+    from ..solvers import Uniform
 
     def svc(n_columns):
         gammas = [g / n_columns for g in (0.03, 0.1, 0.3, 1.0, 3.0)]
@@ -104,9 +104,9 @@ def interactions(console, seed: int, max_iter: int = 100) -> float:
 
     from sklearn.exceptions import ConvergenceWarning
 
-    from . import MKLRegressor
-    from .families import Products
-    from .solvers import MirrorDescent, Uniform
+    from .. import MKLRegressor
+    from ..families import Products
+    from ..solvers import MirrorDescent, Uniform
 
     X, y, truth = make_interactions(seed)
     half = len(y) // 2
@@ -141,9 +141,9 @@ def run(output: Path, seed: int = 0, n_noise: int = N_NOISE) -> dict[str, float]
     """Fit, compare, write and read back; return the scores by name."""
     from sklearn.model_selection import train_test_split
 
-    from . import MKLClassifier
-    from .persistence import save
-    from .solvers import SimpleMKL
+    from .. import MKLClassifier
+    from ..persistence import save
+    from ..solvers import SimpleMKL
 
     console = stdout()
     output.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ def run(output: Path, seed: int = 0, n_noise: int = N_NOISE) -> dict[str, float]
 
 
 def _check_reading_back(path, model, X):
-    from . import load
+    from .. import load
 
     if not np.array_equal(load(path).decision_function(X), model.decision_function(X)):
         raise RuntimeError(f"{path} does not predict as the model that was written to it")

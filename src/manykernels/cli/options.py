@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from .registry import solver_names
+from ..registry import solver_names
 
 # Of several commands.
 Data = Annotated[
