@@ -7,9 +7,10 @@ import signal
 
 import numpy as np
 
-from manykernels import MKLClassifier, _checkpoint
+from manykernels import MKLClassifier
 from manykernels.families import Laplacians
 from manykernels.kernels import RBF
+from manykernels.persistence import checkpoint as _checkpoint
 from manykernels.solvers import Blockwise, TriplyStochastic, stream_run, triply_stochastic
 from manykernels.solvers.blockwise import fit as blockwise_fit
 
@@ -33,7 +34,7 @@ class _Killing(_checkpoint.Checkpoint):
 
 def _prepare(kill_at) -> None:
     """Write a state whenever one is offered, and end the process after `kill_at` of them."""
-    from manykernels import _streamed
+    from manykernels.estimators import streamed as _streamed
 
     _checkpoint.PAUSE = _checkpoint.SHARE = blockwise_fit.SAVE_EVERY = stream_run.SAVE_EVERY = 0.0
     triply_stochastic.CHUNK = 128  # many small batches

@@ -7,9 +7,10 @@ import signal
 
 import numpy as np
 
-from manykernels import MKLRegressor, _checkpoint
+from manykernels import MKLRegressor
 from manykernels.combination import Combination
 from manykernels.families import HasFeatures, Products
+from manykernels.persistence import checkpoint as _checkpoint
 from manykernels.predictors import Primal
 from manykernels.problem import Result, Trace
 from manykernels.solvers import StreamingSolver

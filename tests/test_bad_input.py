@@ -280,7 +280,7 @@ def test_a_callable_with_a_wrong_shape_is_named():
 
 
 def test_sparse_rows_too_large_to_be_made_dense_are_refused(monkeypatch):
-    monkeypatch.setattr("manykernels._rows.DENSE_BYTES", 100)
+    monkeypatch.setattr("manykernels.estimators.rows.DENSE_BYTES", 100)
     says(
         "X is sparse with shape .*needs dense rows",
         lambda: MKLClassifier(Products()).fit(sp.csr_matrix(X), y),

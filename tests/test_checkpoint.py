@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from manykernels import MKLClassifier, MKLRegressor, _checkpoint, _model_classes, load
+from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.families import Products
 from manykernels.kernels import RBF, Linear
+from manykernels.persistence import checkpoint as _checkpoint
+from manykernels.persistence import classes as _model_classes
 from manykernels.persistence.checkpoint import Checkpoint, digest
 
 from .streaming_ridge import OrderedRidge, fit_job

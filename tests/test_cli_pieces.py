@@ -7,8 +7,10 @@ pa = pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 from pyarrow import csv, parquet  # noqa: E402
 
-from manykernels import _cli_tables, _model_classes, cli, load, registry  # noqa: E402
+from manykernels import cli, load, registry
+from manykernels.cli import tables as _cli_tables
 from manykernels.cli.pieces import _moments  # noqa: E402
+from manykernels.persistence import classes as _model_classes  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
 from manykernels.streaming import open_source  # noqa: E402
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from manykernels import _checkpoint, _streamed
+from manykernels.estimators import streamed as _streamed
+from manykernels.persistence import checkpoint as _checkpoint
 from manykernels.solvers import stream_run, triply_stochastic
 from manykernels.solvers.blockwise import fit as blockwise_fit
 

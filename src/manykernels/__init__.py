@@ -1,7 +1,7 @@
 """Learn which kernels to combine, and the predictor on top of them."""
 
-from .aligned import AlignedKernel
 from .estimators import MKLClassifier, MKLRegressor
+from .estimators.aligned import AlignedKernel
 from .persistence import load
 
 __version__ = "0.1.0.dev0"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import MKLClassifier
-from .._streamed import streams
+from ..estimators.streamed import streams
 from ..registry import SOLVERS
 from ..streaming import open_source, predict_rows
 from ..streaming.files import is_pattern

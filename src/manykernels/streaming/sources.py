@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._util.checks import refuse_missing
 from .._util.text import brief
-from ..targets import refuse_missing
 from .columns import choose, column, float_type, index_of, is_names, listed, matrix, names_of
 
 #: Most rows of a chunk.

@@ -9,12 +9,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
+from ..losses import get_loss
+from ..problem import Problem
+from ..registry import choose_two_stage, make_solver
+from ..solvers import TwoStageSolver
 from . import targets
-from ._rows import KernelRows, all_or_nothing, check_weights
-from .losses import get_loss
-from .problem import Problem
-from .registry import choose_two_stage, make_solver
-from .solvers import TwoStageSolver
+from .rows import KernelRows, all_or_nothing, check_weights
 
 
 class AlignedKernel(KernelRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .families import Family
-from .problem import Scale
-from .registry import is_pairwise, make_family
-from .solvers import Solver
+from ..families import Family
+from ..problem import Scale
+from ..registry import is_pairwise, make_family
+from ..solvers import Solver
 
 #: Sparse rows are made dense for kernels that need it, up to this many bytes.
 DENSE_BYTES = 2**31
@@ -125,7 +125,7 @@ class KernelRows:
 
     def save(self, path) -> None:
         """Write what was fitted to a file that :func:`manykernels.load` opens without running code."""
-        from .persistence import save
+        from ..persistence import save
 
         save(self, path)
 

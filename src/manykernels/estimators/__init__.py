@@ -10,14 +10,15 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
+from .._util.checks import refuse_missing
+from .._util.text import brief
+from ..losses import get_loss
+from ..solvers.calibration import LEAST
+from ..solvers.calibration import probabilities as calibrated
 from . import targets
-from ._available import available_unless
-from ._mkl import MKL
-from ._streamed import why_no_batches
-from ._util.text import brief
-from .losses import get_loss
-from .solvers.calibration import LEAST
-from .solvers.calibration import probabilities as calibrated
+from .available import available_unless
+from .base import MKL
+from .streamed import why_no_batches
 
 
 def _why_no_probabilities(estimator) -> str | None:
@@ -212,7 +213,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         return self
 
     def _set_targets(self, y):
-        targets.refuse_missing(np.asarray(y))
+        refuse_missing(np.asarray(y))
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         classes = getattr(self, "_announced", None)
@@ -221,7 +222,7 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     def _check_targets(self, y):
         y = column_or_1d(y)
-        targets.refuse_missing(y)
+        refuse_missing(y)
         try:
             places = np.searchsorted(self.classes_, y)
         except TypeError:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from ._rows import KernelRows, all_or_nothing, check_weights
-from ._streamed import Streamed, streams
-from ._util.text import brief
-from .losses import get_loss
-from .problem import Problem, Result
-from .registry import MANY_ROWS, is_auto, make_solver
-from .solvers import Step, StreamingSolver
-from .solvers.log import heard
+from .._util.text import brief
+from ..losses import get_loss
+from ..problem import Problem, Result
+from ..registry import MANY_ROWS, is_auto, make_solver
+from ..solvers import Step, StreamingSolver
+from ..solvers.log import heard
+from .rows import KernelRows, all_or_nothing, check_weights
+from .streamed import Streamed, streams
 
 
 def _describe(family) -> str:
@@ -173,7 +173,7 @@ class MKL(Streamed, KernelRows, BaseEstimator):
     # -- predict ---------------------------------------------------------------------------------------
 
     def _rows(self, X):
-        from .streaming import is_source
+        from ..streaming import is_source
 
         if is_source(X, None):
             raise ValueError(

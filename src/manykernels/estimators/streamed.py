@@ -12,16 +12,16 @@ import scipy.sparse as sp
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_consistent_length
 
-from ._rows import all_or_nothing
-from ._util.text import brief
-from .persistence.checkpoint import Checkpoint, digest
-from .problem import Problem
-from .registry import SOLVERS, is_pairwise, solver_class
-from .solvers import Solver, StreamingSolver
-from .solvers.base import generator
-from .solvers.log import heard
-from .streaming.sources import Arrays, Batches, Chunk, Source
-from .streaming.stream import (
+from .._util.checks import refuse_missing
+from .._util.text import brief
+from ..persistence.checkpoint import Checkpoint, digest
+from ..problem import Problem
+from ..registry import SOLVERS, is_pairwise, solver_class
+from ..solvers import Solver, StreamingSolver
+from ..solvers.base import generator
+from ..solvers.log import heard
+from ..streaming.sources import Arrays, Batches, Chunk, Source
+from ..streaming.stream import (
     SAMPLE_BYTES,
     SAMPLE_ROWS,
     HeldOut,
@@ -34,7 +34,8 @@ from .streaming.stream import (
     sample_units,
     survey,
 )
-from .targets import announced_classes, refuse_missing
+from .rows import all_or_nothing
+from .targets import announced_classes
 
 
 def streams(estimator) -> bool:
@@ -61,12 +62,12 @@ def _streaming_names() -> str:
 
 
 class Streamed:
-    """The part of an estimator that deals with batches; the rest is :mod:`manykernels._mkl`."""
+    """The part of an estimator that deals with batches; the rest is :mod:`manykernels.estimators.base`."""
 
     # -- partial_fit -----------------------------------------------------------------------------------
 
     def _partial_fit(self: Any, X, y, sample_weight, classes=None):
-        from .streaming import is_source
+        from ..streaming import is_source
 
         if is_source(X, y):
             raise ValueError(
@@ -118,7 +119,7 @@ class Streamed:
 
     def _source_of(self: Any, X, y, sample_weight, checkpoint) -> Source | None:
         """Return the source to stream from, None for rows that are taken as a whole."""
-        from .streaming import is_source, open_source
+        from ..streaming import is_source, open_source
 
         if is_source(X, y):
             self._check_streams("X is a source of rows")
@@ -302,7 +303,7 @@ class Streamed:
 
     def _identity(self: Any, stream: Stream) -> dict[str, Any]:
         """Return what a checkpoint must agree on with this fit."""
-        from . import __version__
+        from .. import __version__
 
         first = stream.first
         return {
@@ -340,7 +341,7 @@ class Streamed:
         int
             The number of rows.
         """
-        from .streaming import predict_to
+        from ..streaming import predict_to
 
         return predict_to(self, source, path, proba=proba)
 
