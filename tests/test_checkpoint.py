@@ -15,8 +15,8 @@ from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.families import Products
 from manykernels.kernels import RBF, Linear
 from manykernels.persistence import checkpoint as _checkpoint
-from manykernels.persistence import classes as _model_classes
 from manykernels.persistence.checkpoint import Checkpoint, digest
+from manykernels.persistence.classes import CLASSES
 
 from .streaming_ridge import OrderedRidge, fit_job
 
@@ -244,13 +244,10 @@ def test_processes_killed_at_any_moment_resume_to_the_same_bits(tmp_path):
 
 
 @pytest.fixture
-def known_solver():
+def known_solver(monkeypatch):
     """Let the tests' solver into model files."""
-    table = _model_classes.classes()
-    table.described["solvers.OrderedRidge"] = OrderedRidge
-    table.names[OrderedRidge] = "solvers.OrderedRidge"
-    yield
-    del table.described["solvers.OrderedRidge"], table.names[OrderedRidge]
+    place = f"{OrderedRidge.__module__}:OrderedRidge"
+    monkeypatch.setitem(CLASSES["object"], "solvers.OrderedRidge", place)
 
 
 def test_a_model_saved_in_mid_stream_goes_on_after_loading(known_solver, tmp_path):

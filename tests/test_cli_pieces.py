@@ -7,11 +7,11 @@ pa = pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 from pyarrow import csv, parquet  # noqa: E402
 
-from manykernels import cli, load, registry
-from manykernels.cli import tables as _cli_tables
+from manykernels import cli, load, registry  # noqa: E402
+from manykernels.cli import tables as _cli_tables  # noqa: E402
 from manykernels.cli.pieces import _moments  # noqa: E402
-from manykernels.persistence import classes as _model_classes  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
+from manykernels.persistence.classes import CLASSES  # noqa: E402
 from manykernels.streaming import open_source  # noqa: E402
 
 from .streaming_ridge import OrderedRidge  # noqa: E402
@@ -33,9 +33,7 @@ class Eager(OrderedRidge):
 @pytest.fixture(autouse=True)
 def known_solver(monkeypatch):
     monkeypatch.setitem(registry.SOLVERS, "eager", Eager)
-    table = _model_classes.classes()
-    monkeypatch.setitem(table.described, "solvers.Eager", Eager)
-    monkeypatch.setitem(table.names, Eager, "solvers.Eager")
+    monkeypatch.setitem(CLASSES["object"], "solvers.Eager", f"{Eager.__module__}:Eager")
 
 
 @pytest.fixture

@@ -1,9 +1,38 @@
 """Learn which kernels to combine, and the predictor on top of them."""
 
-from .estimators import MKLClassifier, MKLRegressor
-from .estimators.aligned import AlignedKernel
-from .persistence import load
+from __future__ import annotations
 
-__version__ = "0.1.0.dev0"
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["AlignedKernel", "MKLClassifier", "MKLRegressor", "load"]
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .estimators import AlignedKernel, MKLClassifier, MKLRegressor
+    from .persistence import load
+
+__all__ = ["AlignedKernel", "MKLClassifier", "MKLRegressor", "load", "__version__"]
+
+#: Where the public names live; they are imported when first asked for: a command that needs none waits for none.
+_HOMES = {
+    "AlignedKernel": "estimators",
+    "MKLClassifier": "estimators",
+    "MKLRegressor": "estimators",
+    "load": "persistence",
+}
+_ROOMS = ("certificates", "families", "kernels", "losses", "solvers", "streaming")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in _ROOMS:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ROOMS])

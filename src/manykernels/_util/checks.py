@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
+
+from .text import brief
 
 
 def refuse_missing(y: np.ndarray, first: int = 0, name: str = "y") -> None:
@@ -23,3 +29,88 @@ def _is_missing(value) -> bool:
         return value is None or bool(value != value)
     except TypeError:  # pandas' NA is neither true nor false
         return True
+
+
+# -- parameters ----------------------------------------------------------------------------------------
+
+
+class Rule:
+    """What a parameter may be; `words` end the sentence "name of Class is ...; use ..."."""
+
+    def __init__(self, words: str, accepts: Callable[[Any], bool]):
+        self.words, self.accepts = words, accepts
+
+    def __or__(self, other: Rule) -> Rule:
+        """Return the rule of what either accepts."""
+        return Rule(
+            f"{self.words} or {other.words}", lambda value: self.accepts(value) or other.accepts(value)
+        )
+
+    def __repr__(self) -> str:
+        return f"Rule({self.words!r})"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+
+def whole(least: int, most: int | None = None) -> Rule:
+    """Return the rule of whole numbers from `least` on, up to `most` if given."""
+    end = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
+    return Rule(
+        f"a whole number {end}",
+        lambda value: (
+            isinstance(value, numbers.Integral)
+            and not isinstance(value, bool)
+            and least <= int(value)
+            and (most is None or int(value) <= most)
+        ),
+    )
+
+
+def number(least: float = 0.0, most: float = np.inf, *, open: str = "", infinite: bool = False) -> Rule:
+    """Return the rule of numbers in an interval.
+
+    Parameters
+    ----------
+    least, most : float
+        Its ends.
+    open : {"", "left", "right", "both"}
+        The ends that do not belong to it; an infinite end never does, unless `infinite`.
+    """
+    left, right = open in ("left", "both"), open in ("right", "both") or (np.isinf(most) and not infinite)
+
+    def accepts(value: Any) -> bool:
+        if not _is_number(value):
+            return False
+        return (value > least if left else value >= least) and (value < most if right else value <= most)
+
+    if np.isinf(most):
+        finite = "" if infinite else "finite "
+        words = (
+            f"a positive {finite}number" if left and least == 0 else f"a {finite}number of at least {least:g}"
+        )
+    else:
+        words = f"a number in {'(' if left else '['}{least:g}, {most:g}{')' if right else ']'}"
+    return Rule(words, accepts)
+
+
+def choice(*values: Any) -> Rule:
+    """Return the rule of a few values."""
+    words = [repr(value) for value in values]
+    text = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return Rule(text, lambda value: any(type(value) is type(known) and value == known for known in values))
+
+
+#: True or False.
+FLAG = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
+#: The text "auto", and nothing: to be combined with other rules.
+AUTO, NOTHING = choice("auto"), Rule("None", lambda value: value is None)
+
+
+def check_parameters(owner: Any, rules: Mapping[str, Rule]) -> None:
+    """Raise ValueError for the first parameter of `owner` that breaks its rule."""
+    for name, rule in rules.items():
+        value = getattr(owner, name)
+        if not rule.accepts(value):
+            raise ValueError(f"{name} of {type(owner).__name__} is {brief(value)}; use {rule.words}.")

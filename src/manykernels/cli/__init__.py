@@ -61,7 +61,7 @@ def application() -> typer.Typer:
 
 def _show_version(wanted: bool):
     if wanted:
-        from .. import __version__
+        from .._version import __version__
 
         typer.echo(f"manykernels {__version__}")
         raise typer.Exit()

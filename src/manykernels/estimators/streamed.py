@@ -303,7 +303,7 @@ class Streamed:
 
     def _identity(self: Any, stream: Stream) -> dict[str, Any]:
         """Return what a checkpoint must agree on with this fit."""
-        from .. import __version__
+        from .._version import __version__
 
         first = stream.first
         return {

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .._util.text import brief
-from . import reading, write_archive
+from .archive import reading, write_archive
 from .tree import Encoder, require
 
 FORMAT = "manykernels-checkpoint"

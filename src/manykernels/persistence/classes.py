@@ -1,62 +1,72 @@
 """The classes that may appear in a model file: the only way from a name to a class.
 
-To let a new class into model files, list it in the ``__all__`` of its folder; predictors and records are
-listed here.
+A table of dotted names, so that nothing is imported before a file asks for it. To let a new class into model files,
+list it here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
+
+#: How an object is written: by parameters and attributes, as scikit-learn's objects are; by the fields of a
+#: dataclass; by arrays and a combination; by the name alone.
+Kind = Literal["object", "record", "predictor", "loss"]
 
 
-@dataclass(frozen=True)
-class Classes:
-    """Classes by the name that a file gives them, sorted by how an object of theirs is written.
-
-    Attributes
-    ----------
-    described : by parameters and attributes, as scikit-learn's objects are
-    records : by the fields of a dataclass
-    predictors : by arrays and a combination
-    losses : by the name alone
-    names : the names of `described` and `records`, by class
-    """
-
-    described: dict[str, Any]
-    records: dict[str, Any]
-    predictors: dict[str, Any]
-    losses: dict[str, Any]
-    names: dict[type, str]
+def _all_of(module: str, *names: str, axis: str | None = None) -> dict[str, str]:
+    """Return the entries of classes that a file calls ``axis.Name``."""
+    return {f"{axis or module}.{name}": f"manykernels.{module}:{name}" for name in names}
 
 
-@cache
-def classes() -> Classes:
-    """Return the table; it is made at first use, when the whole package has been imported."""
-    import manykernels
+#: Where to find a class, by how it is written and the name that a file gives it.
+CLASSES: dict[Kind, dict[str, str]] = {
+    "object": {
+        **_all_of("estimators", "AlignedKernel", "MKLClassifier", "MKLRegressor"),
+        **_all_of("families", "Dirichlets", "Finite", "Gaussians", "Laplacians", "Precomputed", "Products"),
+        **_all_of("kernels", "Constant", "Dirichlet", "Laplacian", "Linear", "Pairwise", "Polynomial", "RBF"),
+        **_all_of("families.products.product_sum", "ProductSum", axis="kernels"),
+        **_all_of(
+            "solvers", "Alignment", "Blockwise", "Greedy", "GreedyAlignment", "LpNorm", "MirrorDescent"
+        ),
+        **_all_of("solvers", "Obscure", "SILP", "SimpleMKL", "Single", "TriplyStochastic", "Ufo", "Uniform"),
+    },
+    "record": {
+        "Combination": "manykernels.combination:Combination",
+        "Problem": "manykernels.problem:Problem",
+        "Result": "manykernels.problem:Result",
+        "Scale": "manykernels.problem:Scale",
+        "Trace": "manykernels.problem:Trace",
+    },
+    "predictor": {
+        "dual": "manykernels.predictors:Dual",
+        "primal": "manykernels.predictors:Primal",
+        "random_feature": "manykernels.predictors:RandomFeature",
+    },
+    "loss": {
+        "hinge": "manykernels.losses:Hinge",
+        "logistic": "manykernels.losses:Logistic",
+        "max_hinge": "manykernels.losses:MaxHinge",
+        "softmax": "manykernels.losses:Softmax",
+        "squared": "manykernels.losses:Squared",
+        "squared_hinge": "manykernels.losses:SquaredHinge",
+    },
+}
 
-    from .. import families, kernels, solvers
-    from ..combination import Combination
-    from ..families.products.product_sum import ProductSum
-    from ..losses import LOSSES
-    from ..predictors import Dual, Primal, RandomFeature
-    from ..problem import Problem, Result, Scale, Trace
 
-    axes = {"estimators": manykernels, "families": families, "kernels": kernels, "solvers": solvers}
-    described = {
-        f"{axis}.{name}": getattr(module, name)
-        for axis, module in axes.items()
-        for name in module.__all__
-        if hasattr(getattr(module, name), "get_params")
-    }
-    described["kernels.ProductSum"] = ProductSum
-    del described["kernels.Function"]  # a callable cannot be written
-    records = {cls.__name__: cls for cls in (Combination, Problem, Result, Scale, Trace)}
-    return Classes(
-        described=described,
-        records=records,
-        predictors={cls.kind: cls for cls in (Dual, Primal, RandomFeature)},
-        losses=dict(LOSSES),
-        names={cls: name for name, cls in {**described, **records}.items()},
-    )
+def class_of(kind: Kind, name: Any) -> Any:
+    """Return the class that a file calls `name`, None if it is none of ours."""
+    place = CLASSES[kind].get(name) if isinstance(name, str) else None
+    if place is None:
+        return None
+    module, attribute = place.split(":")
+    return getattr(import_module(module), attribute)
+
+
+def name_of(cls: type) -> tuple[Kind, str] | None:
+    """Return how an object of a class is written, and by which name; None if it is none of ours."""
+    for kind, table in CLASSES.items():
+        for name, place in table.items():
+            if place.endswith(f":{cls.__name__}") and class_of(kind, name) is cls:
+                return kind, name
+    return None

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array, csr_matrix, issparse, isspmatrix
 
 from .._util.text import brief
-from .classes import classes
+from .classes import CLASSES, Kind, class_of, name_of
 
 #: Lists of numbers up to this length stay readable in the tree; longer ones become arrays.
 SHORT = 16
@@ -113,20 +113,21 @@ class Encoder:
         """Encode one of our own objects; a second appearance refers to the first."""
         if id(value) in self._seen:
             return {"$": "same", "number": self._seen[id(value)][0]}
-        table, cls = classes(), type(value)
-        if table.losses.get(getattr(value, "name", "")) is cls:
-            return {"$": "loss", "name": value.name}
-        if cls in table.predictors.values():
-            arrays = {k: self(v, f"{where}.{k}") for k, v in value.to_arrays().items()}
-            node = {"$": "predictor", "kind": value.kind, "arrays": arrays}
-            node["combination"] = self(value.combination, where)
-        elif cls in table.records.values():
-            state = {f.name: self(getattr(value, f.name), f"{where}.{f.name}") for f in fields(cls)}
-            node = {"$": "record", "class": table.names[cls], "fields": state}
-        elif cls in table.described.values():
-            node = {"$": "object", "class": table.names[cls], **self._description(value, where)}
-        else:
+        known = name_of(type(value))
+        if known is None:
             raise _cannot_hold(value, where)
+        kind, name = known
+        if kind == "loss":
+            return {"$": "loss", "name": name}
+        if kind == "predictor":
+            arrays = {k: self(v, f"{where}.{k}") for k, v in value.to_arrays().items()}
+            node = {"$": "predictor", "kind": name, "arrays": arrays}
+            node["combination"] = self(value.combination, where)
+        elif kind == "record":
+            state = {f.name: self(getattr(value, f.name), f"{where}.{f.name}") for f in fields(value)}
+            node = {"$": "record", "class": name, "fields": state}
+        else:
+            node = {"$": "object", "class": name, **self._description(value, where)}
         self._seen[id(value)] = (len(self._seen), value)
         return node
 
@@ -257,24 +258,24 @@ class Decoder:
         return rows
 
     def _make_loss(self, node):
-        return _look_up(classes().losses, node["name"])()
+        return _look_up("loss", node["name"])()
 
     def _make_same(self, node):
         return self._seen[node["number"]]
 
     def _make_predictor(self, node):
-        cls = _look_up(classes().predictors, node["kind"])
+        cls = _look_up("predictor", node["kind"])
         arrays = {k: self(v) for k, v in node["arrays"].items()}
         values = {f.name: arrays.pop(f.name, None) for f in fields(cls) if f.name != "combination"}
         require(not arrays, "a predictor with unknown parts")
         return self._remember(cls(combination=self(node["combination"]), **values))
 
     def _make_record(self, node):
-        cls = _look_up(classes().records, node["class"])
+        cls = _look_up("record", node["class"])
         return self._remember(cls(**{k: self(v) for k, v in node["fields"].items()}))
 
     def _make_object(self, node):
-        cls = _look_up(classes().described, node["class"])
+        cls = _look_up("object", node["class"])
         known = cls._get_param_names()
         value = cls(**{_known(k, known): self(v) for k, v in node["params"].items()})
         for name, state in node["state"].items():
@@ -296,8 +297,8 @@ def _sequence(kind, values: list) -> list | tuple:
     return tuple(values) if kind == "tuple" else values
 
 
-def _look_up(table: Mapping[str, Any], name) -> Any:
-    return table[_known(name, table)]
+def _look_up(kind: Kind, name) -> Any:
+    return class_of(kind, _known(name, CLASSES[kind]))
 
 
 def _known(name, names: Iterable[str]) -> str:

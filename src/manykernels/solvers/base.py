@@ -6,7 +6,7 @@ import numbers
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from .._util.checks import Rule, check_parameters
 from .._util.text import brief
 from .._util.threads import one_blas_thread
 from ..certificates import penalties
@@ -51,6 +52,8 @@ class Solver(BaseEstimator):
         Whether it chooses the bandwidths of a continuum, one per column, before it starts.
     prefers_base_scale : bool
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
+    rules : dict of str to Rule
+        What each parameter may be.
     """
 
     requires: ClassVar[tuple[type, ...]] = ()
@@ -58,6 +61,7 @@ class Solver(BaseEstimator):
     prefers_base_scale: ClassVar[bool] = False
     accepts_init: ClassVar[bool] = False
     learns_bandwidths: ClassVar[bool] = False
+    rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 
     @abstractmethod
@@ -74,7 +78,8 @@ class Solver(BaseEstimator):
         """
 
     def check_params(self) -> None:
-        """Raise ValueError when a parameter makes no sense."""
+        """Raise ValueError when a parameter makes no sense; subclasses add what involves several of them."""
+        check_parameters(self, self.rules)
 
     def check_compatible(self, family: Family, loss: Loss) -> None:
         """Raise ValueError, in one sentence, when the family or the loss does not fit this solver."""

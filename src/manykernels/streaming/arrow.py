@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from .._util.files import replacing
 from .._util.text import brief
-from ..persistence import replacing
 from .columns import choose, float_type, index_of, listed, not_numbers
 from .files import arrow, check_files, format_of, in_one_sentence
 from .sources import CHUNK, Chunk, Source, keys_of

@@ -14,7 +14,7 @@ from ._signals import LINE
 
 @dataclass(frozen=True, eq=False)
 class Tours:
-    """Rows, their bins, and what sums and steps need; see :func:`manykernels.solvers.blockwise._grids.tour` for the arrays.
+    """Rows, their bins, and what sums and steps need; :func:`manykernels.solvers.blockwise._grids.tour` has the arrays.
 
     Attributes
     ----------

@@ -1,0 +1,287 @@
+"""Classification: labels to targets and back, class weights, probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from .._util.checks import refuse_missing
+from .._util.text import brief
+from ..losses import get_loss
+from ..solvers.calibration import LEAST
+from ..solvers.calibration import probabilities as calibrated
+from . import targets
+from .available import available_unless
+from .base import MKL
+from .streamed import why_no_batches
+
+
+def _why_no_probabilities(estimator) -> str | None:
+    """Return why there is no ``predict_proba`` and what to do, None where there is one."""
+    loss = getattr(estimator, "loss_", None)
+    if loss is None:
+        if estimator.loss != "auto" and get_loss(estimator.loss).probabilistic:
+            return None
+        return (
+            f"Before fit, there are no probabilities with loss={estimator.loss!r}; use loss='logistic' or 'softmax', "
+            "or fit with the solver Blockwise, which calibrates its scores."
+        )
+    if loss.probabilistic or getattr(estimator.__dict__.get("result_"), "calibration", None) is not None:
+        return None
+    if getattr(estimator.solver_, "calibrates", False):
+        return _why_not_calibrated(estimator)
+    return f"loss={loss.name!r} gives no probabilities; fit with loss='logistic' or 'softmax'."
+
+
+def _why_not_calibrated(estimator) -> str:
+    solver = type(estimator.solver_).__name__
+    streamed = hasattr(
+        estimator, "state_"
+    )  # batches are judged before they are learned from: none is held out
+    if not streamed and estimator.solver_.holdout == 0:
+        return (
+            f"There are no probabilities with holdout=0, as {solver} calibrates them on rows held out; fit with "
+            "holdout='auto' or a share such as 0.1."
+        )
+    return (
+        f"There are no probabilities, as {solver} had fewer than {LEAST} unseen rows to calibrate them on; fit on more "
+        "rows" + ("." if streamed else ", or with a larger holdout.")
+    )
+
+
+class MKLClassifier(ClassifierMixin, MKL):
+    """Classification with a learned combination of kernels.
+
+    minimise  (1/n) Σ_t s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²],  λ = 1/(C n)
+
+    All classes share one combination of kernels.
+
+    Parameters
+    ----------
+    kernels : str, list, dict, Kernel or Family
+        Which kernels: ``"gaussian"``, the continuum :class:`~manykernels.families.Gaussians` where the solver can
+        search one, else thirteen bandwidths around the data's median distance; ``"laplacian"``, thirteen bandwidths;
+        a list or dict of kernels (:mod:`manykernels.kernels`), scikit-learn kernel names or callables, a
+        family such as :class:`~manykernels.families.Products`, or ``"precomputed"``: X is then a stack of
+        shape (n, n, n_kernels).
+    solver : str or Solver
+        ``"auto"``, a name, or one of :mod:`manykernels.solvers`. What ``"auto"`` chose is in ``solver_``:
+        GreedyAlignment for a continuum, Greedy for products, LpNorm for up to 2,000 kernels that can be listed.
+    loss : str
+        ``"auto"`` or a name of :mod:`manykernels.losses`.
+    C : float
+        Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`.
+    normalize : {"auto", "trace", "base", None} or array
+        How kernels are brought to one scale, see :class:`~manykernels.problem.Scale`.
+    random_state : int, RandomState or None
+        For solvers that draw at random and have no state of their own.
+    warm_start : bool
+        Whether a second fit starts from the weights of the first, so that a fit can go on after Ctrl-C; for solvers
+        that start from weights (LpNorm, SimpleMKL, SILP).
+    verbose : int
+        Whether to report progress on the standard error stream.
+    class_weight : dict, "balanced" or None
+        Weights of the classes, multiplied with the sample weights.
+
+    Attributes
+    ----------
+    classes_ : array
+    combination_ : Combination
+        The learned kernel; ``combination_.table()`` lists its parts, heaviest first.
+    weights_, rho_ : (m,) arrays
+        Weights θ_i/ρ_i² and scales ρ_i of the kernels, in the order of ``combination_.members``.
+    dual_coef_ : (n, c) array or None
+        A. The scores are ``Σ_i weights_i K_i A + intercept_``. None for solvers on random features (Blockwise,
+        TriplyStochastic), which have coefficients of features instead.
+    intercept_ : (c,) array
+    objective_, gap_, gap_kind_ : float, float, str
+        The objective reached, and the certificate: how far below any predictor of the family could get.
+    n_iter_, converged_, trace_ : int, bool, Trace
+    C_ : float
+        The C of the objective: as given, or as the solver chose it (Blockwise).
+    solver_, loss_, normalize_ : what ``"auto"`` became
+    n_features_in_, feature_names_in_ : int, array
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from manykernels import MKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier().fit(X, y)
+    >>> bool(model.score(X, y) > 0.95)
+    True
+    """
+
+    def __init__(
+        self,
+        kernels="gaussian",
+        *,
+        solver="auto",
+        loss="auto",
+        C=1.0,
+        normalize="auto",
+        class_weight=None,
+        random_state=None,
+        warm_start=False,
+        verbose=0,
+    ):
+        self.kernels = kernels
+        self.solver = solver
+        self.loss = loss
+        self.C = C
+        self.normalize = normalize
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X,
+        y=None,
+        sample_weight=None,
+        *,
+        classes=None,
+        on_iteration=None,
+        init=None,
+        checkpoint=None,
+    ):
+        """Fit the kernels' weights and the classifier.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
+            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
+            iterable of batches, see :mod:`manykernels.streaming`.
+        y : (n,) labels
+            Of a file or a table, the name of the column; of batches (X, y), nothing.
+        sample_weight : (n,) array, optional
+            Of a file or a table, the name of the column.
+        classes : array, optional
+            All labels, of a stream; otherwise they are looked for, in a pass over the labels.
+        on_iteration : callable, optional
+            Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
+        init : (m,) array, optional
+            Weights θ to start from.
+        checkpoint : path, optional
+            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
+            there, to the same model as without the interruption; it is deleted at the end.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, y, sample_weight, on_iteration, init, checkpoint, classes)
+        return self
+
+    @available_unless(why_no_batches)
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Go on with one more batch of rows.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or DataFrame
+        y : (n,) labels
+        classes : array, optional
+            All labels, on the first call; the same ones, or nothing, on later calls.
+        sample_weight : (n,) array, optional
+
+        Returns
+        -------
+        self
+        """
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs all rows at once; pass a dict of weights to partial_fit instead."
+            )
+        self._partial_fit(X, y, sample_weight, classes)
+        return self
+
+    def _set_targets(self, y):
+        refuse_missing(np.asarray(y))
+        check_classification_targets(y)
+        y = column_or_1d(y, warn=True)
+        classes = getattr(self, "_announced", None)
+        self.classes_ = targets.distinct_classes(y if classes is None else classes, "classification")
+        return self._check_targets(y)
+
+    def _check_targets(self, y):
+        y = column_or_1d(y)
+        refuse_missing(y)
+        try:
+            places = np.searchsorted(self.classes_, y)
+        except TypeError:
+            raise ValueError("y mixes labels of several types; use text, or numbers.") from None
+        codes = np.clip(places, 0, len(self.classes_) - 1)
+        unseen = self.classes_[codes] != y
+        if np.any(unseen):
+            raise ValueError(
+                f"y holds the label {np.asarray(y)[unseen].tolist()[0]!r}, which is not among the classes "
+                f"{self.classes_[:8].tolist()}; announce all labels in classes=."
+            )
+        return codes
+
+    def _n_classes(self):
+        return len(self.classes_)
+
+    def _weights(self, sample_weight, X, y):
+        s = super()._weights(sample_weight, X, y)
+        if self.class_weight is None:
+            return s
+        s = s * self._class_weights(y, s)
+        if not (np.isfinite(s) & (s >= 0)).all() or not (s.any() or hasattr(self, "state_")):
+            raise ValueError(
+                f"class_weight is {brief(self.class_weight)}; weights must be finite and not negative, and some class "
+                "must have a positive one."
+            )
+        return s
+
+    def _times_class_weight(self, s, codes):
+        return s if self.class_weight is None else s * self._class_weights(codes, s)
+
+    def _class_weights(self, codes, s):
+        if hasattr(self, "_balance"):  # of all rows of a stream
+            return self._balance[codes]
+        labels = self.classes_[codes]
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            mass = np.bincount(codes, weights=s, minlength=len(self.classes_))
+            return (s.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0)))[codes]
+        if not isinstance(self.class_weight, Mapping):
+            raise ValueError(
+                f"class_weight is {brief(self.class_weight)}; use None, 'balanced', or a dict from label to weight."
+            )
+        return compute_sample_weight(dict(self.class_weight), labels)
+
+    def _encode(self, y):
+        return targets.encode_classes(y, len(self.classes_), self.loss_)
+
+    def decision_function(self, X):
+        """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
+        return targets.decision(self._scores(X), len(self.classes_))
+
+    def predict(self, X):
+        """Return the predicted labels."""
+        F = self.decision_function(X)
+        return self.classes_[(F > 0).astype(int) if F.ndim == 1 else F.argmax(axis=1)]
+
+    @available_unless(_why_no_probabilities)
+    def predict_proba(self, X):
+        """Return class probabilities, (n, n_classes); with loss ``"logistic"`` or ``"softmax"``, or from Blockwise.
+
+        They are the model's own: the sigmoid or the softmax of the scores. One-vs-rest probabilities
+        (logistic loss, more than two classes) are scaled to sum to one. Blockwise calibrates its scores on rows
+        that it has not seen.
+        """
+        if self.result_.calibration is not None:
+            return calibrated(self._scores(X), self.result_.calibration)
+        return targets.probabilities(self._scores(X), len(self.classes_), self.loss_)
+
+    @available_unless(_why_no_probabilities)
+    def predict_log_proba(self, X):
+        """Return the logarithms of the class probabilities."""
+        return np.log(self.predict_proba(X))

@@ -1,0 +1,169 @@
+"""Regression: numbers to centred targets and back."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_array
+
+from .available import available_unless
+from .base import MKL
+from .streamed import why_no_batches
+
+
+class MKLRegressor(RegressorMixin, MKL):
+    """Regression with a learned combination of kernels.
+
+    minimise  (1/n) Σ_t s_t ½‖y_t - f(x_t)‖² + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²],  λ = 1/(C n)
+
+    Targets are centred first. Several targets share one combination of kernels.
+
+    Parameters
+    ----------
+    kernels : str, list, dict, Kernel or Family
+        Which kernels: ``"gaussian"``, the continuum :class:`~manykernels.families.Gaussians` where the solver can
+        search one, else thirteen bandwidths around the data's median distance; ``"laplacian"``, thirteen bandwidths;
+        a list or dict of kernels (:mod:`manykernels.kernels`), scikit-learn kernel names or callables, a
+        family such as :class:`~manykernels.families.Products`, or ``"precomputed"``: X is then a stack of
+        shape (n, n, n_kernels).
+    solver : str or Solver
+        ``"auto"``, a name, or one of :mod:`manykernels.solvers`. What ``"auto"`` chose is in ``solver_``:
+        GreedyAlignment for a continuum, Greedy for products, LpNorm for up to 2,000 kernels that can be listed.
+    loss : str
+        ``"auto"`` or a name of :mod:`manykernels.losses`.
+    C : float
+        Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`.
+    normalize : {"auto", "trace", "base", None} or array
+        How kernels are brought to one scale, see :class:`~manykernels.problem.Scale`.
+    random_state : int, RandomState or None
+        For solvers that draw at random and have no state of their own.
+    warm_start : bool
+        Whether a second fit starts from the weights of the first, so that a fit can go on after Ctrl-C; for solvers
+        that start from weights (LpNorm, SimpleMKL, SILP).
+    verbose : int
+        Whether to report progress on the standard error stream.
+
+    Attributes
+    ----------
+    target_mean_ : (c,) array
+        The weighted mean of the targets; it is part of ``intercept_``.
+    combination_ : Combination
+        The learned kernel; ``combination_.table()`` lists its parts, heaviest first.
+    weights_, rho_ : (m,) arrays
+        Weights θ_i/ρ_i² and scales ρ_i of the kernels, in the order of ``combination_.members``.
+    dual_coef_ : (n, c) array or None
+        A. The scores are ``Σ_i weights_i K_i A + intercept_``. None for solvers on random features (Blockwise,
+        TriplyStochastic), which have coefficients of features instead.
+    intercept_ : (c,) array
+    objective_, gap_, gap_kind_ : float, float, str
+        The objective reached, and the certificate: how far below any predictor of the family could get.
+    n_iter_, converged_, trace_ : int, bool, Trace
+    C_ : float
+        The C of the objective: as given, or as the solver chose it (Blockwise).
+    solver_, loss_, normalize_ : what ``"auto"`` became
+    n_features_in_, feature_names_in_ : int, array
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from manykernels import MKLRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> MKLRegressor(C=10).fit(X, y).predict(X[:2]).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        kernels="gaussian",
+        *,
+        solver="auto",
+        loss="auto",
+        C=1.0,
+        normalize="auto",
+        random_state=None,
+        warm_start=False,
+        verbose=0,
+    ):
+        self.kernels = kernels
+        self.solver = solver
+        self.loss = loss
+        self.C = C
+        self.normalize = normalize
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def fit(self, X, y=None, sample_weight=None, *, on_iteration=None, init=None, checkpoint=None):
+        """Fit the kernels' weights and the regressor.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or DataFrame; or a stack (n, n, n_kernels)
+            With a solver that streams also a memory map, the path of a file or folder, a pyarrow Dataset, or an
+            iterable of batches, see :mod:`manykernels.streaming`.
+        y : (n,) or (n, c) array
+            Of a file or a table, the name of the column, or of several; of batches (X, y), nothing.
+        sample_weight : (n,) array, optional
+            Of a file or a table, the name of the column.
+        on_iteration : callable, optional
+            Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
+        init : (m,) array, optional
+            Weights θ to start from.
+        checkpoint : path, optional
+            Of a solver that streams: where to keep the state of the fit. If the file exists, the fit goes on from
+            there, to the same model as without the interruption; it is deleted at the end.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, y, sample_weight, on_iteration, init, checkpoint)
+        return self
+
+    @available_unless(why_no_batches)
+    def partial_fit(self, X, y, sample_weight=None):
+        """Go on with one more batch of rows.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or DataFrame
+        y : (n,) or (n, c) array
+        sample_weight : (n,) array, optional
+
+        Returns
+        -------
+        self
+        """
+        self._partial_fit(X, y, sample_weight)
+        return self
+
+    def _set_targets(self, y):
+        y = self._check_targets(y)
+        self._flat = y.ndim == 1
+        return y
+
+    def _check_targets(self, y):
+        return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+
+    def _n_classes(self):
+        return None
+
+    def _check_loss(self, loss):
+        if not loss.regression:
+            raise ValueError(f"loss is {loss.name!r}, which is for classes; MKLRegressor takes 'squared'.")
+
+    def _encode(self, y):
+        return y[:, None] if y.ndim == 1 else y
+
+    def _centre(self, y, s):
+        return np.average(self._encode(y), axis=0, weights=s)
+
+    def predict(self, X):
+        """Return the predicted targets, in the shape of y."""
+        F = self._scores(X)
+        return F[:, 0] if self._flat else F
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
