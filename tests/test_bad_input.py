@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from manykernels import MKLClassifier, MKLRegressor
+from manykernels.estimators.base import as_needed
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear, Polynomial
 from manykernels.solvers import Blockwise, Greedy, LpNorm, Obscure, SimpleMKL, Solver
@@ -279,12 +280,9 @@ def test_a_callable_with_a_wrong_shape_is_named():
     says(r"kernel broken returned shape \(3,\)", lambda: MKLClassifier([broken]).fit(X, y))
 
 
-def test_sparse_rows_too_large_to_be_made_dense_are_refused(monkeypatch):
-    monkeypatch.setattr("manykernels.estimators.rows.DENSE_BYTES", 100)
-    says(
-        "X is sparse with shape .*needs dense rows",
-        lambda: MKLClassifier(Products()).fit(sp.csr_matrix(X), y),
-    )
+def test_sparse_rows_too_large_to_be_made_dense_are_refused():
+    family = Products().resolve(X.shape[1])
+    says("X is sparse with shape .*needs dense rows", lambda: as_needed(sp.csr_matrix(X), family, most=100))
 
 
 def test_a_failed_fit_leaves_no_half_fitted_model():

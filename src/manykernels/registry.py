@@ -37,6 +37,7 @@ from .solvers import (
     SimpleMKL,
     Single,
     Solver,
+    StreamingSolver,
     TriplyStochastic,
     Ufo,
     Uniform,
@@ -72,13 +73,6 @@ SOLVERS: dict[str, type[Solver]] = {
 MANY_ROWS = 20_000
 
 
-def is_pairwise(kernels: Any) -> bool:
-    """Whether X is a stack of kernel matrices."""
-    if isinstance(kernels, str):
-        return kernels == "precomputed"
-    return bool(getattr(kernels, "pairwise", False))
-
-
 def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
     """Return the family that `kernels` describes, not yet resolved.
 
@@ -88,7 +82,7 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
     if isinstance(kernels, Family):
         return kernels.adapt(X, sample_weight)
     if isinstance(kernels, str):
-        if kernels in CONTINUA and suits(solver, CONTINUA[kernels]()):
+        if kernels in CONTINUA and (is_auto(solver) or suits(solver, CONTINUA[kernels]())):
             columnwise = learns_bandwidths(solver, X.shape[0])
             return CONTINUA[kernels](ard=columnwise).adapt(X, sample_weight)
         if kernels in GRIDS:
@@ -131,6 +125,19 @@ def suits(solver: Any, family: Family) -> bool:
 def solver_class(name: str) -> type[Solver] | None:
     """Return the solver of a name, None if there is none; case, hyphens and underscores do not matter."""
     return {_plain(known): cls for known, cls in SOLVERS.items()}.get(_plain(name))
+
+
+def streams(solver: Any) -> bool:
+    """Whether a solver, by itself or by name, takes rows in batches."""
+    if isinstance(solver, str):
+        return issubclass(solver_class(solver) or Solver, StreamingSolver)
+    return isinstance(solver, StreamingSolver)
+
+
+def streaming_names() -> str:
+    """Return the names of the solvers that take rows in batches, as the command line spells them."""
+    known = sorted(name for name, cls in SOLVERS.items() if issubclass(cls, StreamingSolver))
+    return ", ".join(known).replace("_", "-")
 
 
 def solver_names() -> str:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import MKLClassifier
-from ..estimators.streamed import streams
-from ..registry import SOLVERS
+from ..registry import SOLVERS, streams
 from ..streaming import open_source, predict_rows
 from ..streaming.files import is_pattern
 from ..streaming.sources import Source

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
 from ..losses import get_loss
 from ..problem import Problem
 from ..registry import choose_two_stage, make_solver
-from ..solvers import TwoStageSolver
+from ..solvers import Solver, TwoStageSolver
 from . import targets
-from .rows import KernelRows, all_or_nothing, check_weights
+from .base import KernelEstimator, Kernels, Normalize, RandomState, all_or_nothing, check_weights
 
 
-class AlignedKernel(KernelRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class AlignedKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
     """Learn a combination of kernels by its centred alignment with y; transform rows to its Gram matrix.
 
     ``transform(X)`` holds the kernel between the rows of X and the training rows, ready for any machine that
@@ -59,8 +59,16 @@ class AlignedKernel(KernelRows, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     True
     """
 
+    _several_targets = True
+
     def __init__(
-        self, kernels="gaussian", *, solver="auto", normalize="auto", target="auto", random_state=None
+        self,
+        kernels: Kernels = "gaussian",
+        *,
+        solver: str | Solver = "auto",
+        normalize: Normalize = "auto",
+        target: Literal["auto", "classes", "numbers"] = "auto",
+        random_state: RandomState = None,
     ):
         self.kernels = kernels
         self.solver = solver
@@ -68,7 +76,7 @@ class AlignedKernel(KernelRows, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.target = target
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None) -> Self:
         """Learn the kernel.
 
         Parameters
@@ -90,7 +98,7 @@ class AlignedKernel(KernelRows, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._n_features_out = n
         return self
 
-    def transform(self, X):
+    def transform(self, X) -> np.ndarray:
         """Return the kernel between the rows of X and the training rows, (n, n_train)."""
         rows = self._rows(X)
         return self.combination_.gram(rows, self.rows_)
@@ -134,5 +142,4 @@ class AlignedKernel(KernelRows, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.target_tags.multi_output = True
         return tags

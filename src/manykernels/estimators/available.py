@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import update_wrapper, wraps
 from types import MethodType
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def available_unless(why_not: Callable[[Any], str | None]) -> Callable[[Callable], Any]:
+class Decorator(Protocol):
+    """Returns a method with the signature of the one that it is given."""
+
+    def __call__(self, method: Method, /) -> Method: ...
+
+
+def available_unless(why_not: Callable[[Any], str | None]) -> Decorator:
     """Make a method available unless ``why_not(object)`` returns a sentence, which the AttributeError then says.
 
     scikit-learn's ``available_if`` only says that there is no such attribute.
     """
-    return lambda method: _Unless(method, why_not)
+
+    def decorate(method: Method) -> Method:
+        return cast(Method, _Unless(method, why_not))
+
+    return decorate
 
 
 class _Unless:

@@ -1,150 +1,329 @@
-"""What the two estimators share: the path from data to a stored result."""
+"""The path from data to a result, read from top to bottom: rows, targets, family, solver, scale, problem, result.
+
+:class:`KernelEstimator` is everything with `kernels`, `solver` and `normalize`, the transformer too;
+:class:`MKL` adds targets, the fit and predictions. What a classifier and a regressor do with targets is theirs to say.
+"""
 
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from .._util.text import brief
-from ..losses import get_loss
-from ..problem import Problem, Result
-from ..registry import MANY_ROWS, is_auto, make_solver
-from ..solvers import Step, StreamingSolver
+from ..combination import Combination
+from ..families import Family
+from ..kernels import Kernel
+from ..losses import Loss
+from ..problem import GapKind, Problem, Result, Scale, Trace
+from ..registry import MANY_ROWS, is_auto, make_family, make_solver, streaming_names, streams
+from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.log import heard
-from .rows import KernelRows, all_or_nothing, check_weights
-from .streamed import Streamed, streams
+from .targets import NOTHING_KNOWN, Known, encoded
+
+#: What `kernels`, `normalize` and `random_state` may be.
+Kernels: TypeAlias = str | Kernel | Family | Sequence[Any] | Mapping[str, Any] | Callable[..., Any]
+Normalize: TypeAlias = Literal["auto", "trace", "base"] | Sequence[float] | np.ndarray | None
+RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
+#: What is called after every iteration; True stops.
+OnIteration: TypeAlias = Callable[[Step], Any]
+
+#: Sparse rows are made dense for kernels that need it, up to this many bytes.
+DENSE_BYTES = 2**31
 
 
-def _describe(family) -> str:
-    many = "a continuum of" if np.isinf(family.size()) else f"{family.size():,}"
-    return f"{many} kernels ({brief(family)})"
+# -- rows and weights ----------------------------------------------------------------------------------
 
 
-class MKL(Streamed, KernelRows, BaseEstimator):
+def as_needed(X, family: Family, most: int = DENSE_BYTES):
+    """Return rows as a family needs them: sparse ones are made dense for some, up to `most` bytes."""
+    if not sp.issparse(X) or family.accepts_sparse:
+        return X
+    if 8 * X.shape[0] * X.shape[1] > most:
+        raise ValueError(
+            f"X is sparse with shape {X.shape}, and {type(family).__name__} needs dense rows, "
+            f"{8 * X.shape[0] * X.shape[1] / 2**30:.1f} GiB; select columns first, or use kernels such as "
+            "Linear, RBF or Polynomial, which take sparse rows."
+        )
+    return X.toarray()
+
+
+def check_weights(sample_weight, X, *, none: bool = False) -> np.ndarray:
+    """Return the weights of the rows, ones by default, or raise; `none` says whether all may be zero."""
+    if sample_weight is not None and not np.asarray(sample_weight).any():
+        if not none:
+            raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
+        # Some versions of scikit-learn refuse zeros alone, so the shape is checked on ones.
+        ones = np.ones_like(sample_weight, dtype=np.float64)
+        return 0.0 * _check_sample_weight(ones, X, dtype=np.float64)
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
+@contextmanager
+def all_or_nothing(estimator) -> Iterator[None]:
+    """Put the estimator back as it was when something is raised: never half of a new fit on an old one."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
+
+
+# -- kernels over rows ---------------------------------------------------------------------------------
+
+
+class KernelEstimator(BaseEstimator):
+    """Everything with `kernels`, `solver` and `normalize`: rows in, the family and the scale over them.
+
+    ``combination_`` is what is learned; without it the object is not fitted.
+    """
+
+    kernels: Kernels
+    solver: str | Solver
+    normalize: Normalize
+    random_state: RandomState
+    combination_: Combination
+    normalize_: Any
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    #: Whether the targets may be a matrix.
+    _several_targets: ClassVar[bool] = False
+
+    @property
+    def _pairwise(self) -> bool:
+        """Whether X is a stack of kernel matrices."""
+        if isinstance(self.kernels, str):
+            return self.kernels == "precomputed"
+        return bool(getattr(self.kernels, "pairwise", False))
+
+    def _training_rows(self, X, y, **options):
+        """Validate X and y for a fit; a single precomputed matrix becomes a stack."""
+        if not self._pairwise:
+            types = self._row_types(X)
+            return validate_data(self, X, y, accept_sparse="csr", dtype=types, multi_output=True, **options)
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            dtype=[np.float64, np.float32],
+            allow_nd=True,
+            ensure_all_finite=False,  # checked together with symmetry, in one pass
+            multi_output=True,
+            **options,
+        )
+        return (X[:, :, None] if X.ndim == 2 else X), y
+
+    def _row_types(self, X) -> Any:
+        """Return what the rows of a fit may be made of."""
+        return np.float64
+
+    def _known_types(self) -> Any:
+        """Return what rows to predict may be made of."""
+        return np.float64
+
+    def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
+        """Return the rows as the family needs them, and the family bound to their columns."""
+        family = make_family(self.kernels, X, sample_weight, solver)
+        names = getattr(self, "feature_names_in_", None)
+        family = family.resolve(X.shape[2] if X.ndim == 3 else X.shape[1], names)
+        return as_needed(X, family), family
+
+    def _scale(self, X, family: Family, solver: Solver, sample_weight) -> Scale:
+        """Check ready-made matrices, settle ``normalize_``, and return the scale of the kernels."""
+        if family.pairwise:
+            family.check_training(X)  # type: ignore[attr-defined]
+        how: Any = self.normalize
+        if isinstance(how, str) and how == "auto":
+            how = "base" if solver.prefers_base_scale and family.factorises else "trace"
+        self.normalize_ = how
+        return Scale.fit(family, X, how, sample_weight)
+
+    def _rows(self, X):
+        """Validate rows for a prediction or a transformation."""
+        check_is_fitted(self)
+        family = self.combination_.family
+        if not family.pairwise:
+            rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=self._known_types())
+            return as_needed(rows, family)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
+        X = X[:, :, None] if X.ndim == 2 else X
+        if X.shape[2] != family.size():
+            raise ValueError(
+                f"X holds {X.shape[2]} kernels, but the model was fitted on {family.size()}; "
+                "pass the shape (n, n_train, n_kernels)."
+            )
+        return X
+
+    def save(self, path) -> None:
+        """Write what was fitted to a file that :func:`manykernels.load` opens without running code."""
+        from ..persistence import save
+
+        save(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "combination_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self._pairwise
+        tags.input_tags.pairwise = tags.input_tags.three_d_array = self._pairwise
+        tags.target_tags.multi_output = self._several_targets
+        return tags
+
+
+# -- estimators ----------------------------------------------------------------------------------------
+
+
+class MKL(KernelEstimator):
     """The base of the estimators; subclasses say what their targets are."""
 
-    loss: Any
-    C: Any
-    random_state: Any
+    loss: str | Loss
+    C: float
     warm_start: bool
-    verbose: Any
+    verbose: int
 
-    # -- hooks -----------------------------------------------------------------------------------------
+    result_: Result
+    solver_: Any
+    loss_: Loss
+    C_: float
+    target_mean_: np.ndarray
+    weights_: np.ndarray
+    rho_: np.ndarray
+    dual_coef_: np.ndarray | None
+    intercept_: np.ndarray
+    objective_: float
+    gap_: float
+    gap_kind_: GapKind
+    n_iter_: int
+    converged_: bool
+    trace_: Trace
+    #: Of ``partial_fit``: the solver's state, and the problem without its rows.
+    state_: dict[str, np.ndarray]
+    _context: Problem
 
-    def _set_targets(self, y) -> Any:
-        """Check y, store what is needed to decode predictions, return it in a plain form."""
-        raise NotImplementedError
+    #: Whether targets are numbers.
+    _regresses: ClassVar[bool]
 
-    def _encode(self, y) -> np.ndarray:
-        """Return Y (n, c) for targets in the plain form."""
-        raise NotImplementedError
+    # -- hooks: what a subclass says of its targets --------------------------------------------------------
 
-    def _n_classes(self) -> int | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _set_targets(self, y, classes: np.ndarray | None) -> np.ndarray:
+        """Check y, store what decodes predictions, and return y in a plain form; `classes` are announced labels."""
 
-    # -- fit -------------------------------------------------------------------------------------------
+    @abstractmethod
+    def _check_targets(self, y) -> np.ndarray:
+        """Return further targets in the plain form."""
+
+    def _times_class_weight(self, s: np.ndarray, y: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
+        """Return weights times those of the classes; `balance` has them for a stream as a whole."""
+        return s
+
+    # -- fit -----------------------------------------------------------------------------------------------
 
     def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None) -> None:
-        with all_or_nothing(self), heard(self.verbose):
-            for name in ("state_", "_context", "_announced", "_balance"):  # of a stream before
+        with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():
+            for name in ("state_", "_context"):  # of batches before
                 self.__dict__.pop(name, None)
-            source = self._source_of(X, y, sample_weight, checkpoint)
-            if source is not None:
-                self._refuse_init(init, self.solver)
-                self._fit_source(source, on_iteration, checkpoint, classes)
-                return
+            if checkpoint is not None or not _is_plain(X):
+                from .streamed import fit_source, source_of
+
+                source = source_of(self, X, y, sample_weight, checkpoint)
+                if source is not None:
+                    self._refuse_init(init, self.solver)
+                    fit_source(self, source, on_iteration, checkpoint, classes)
+                    return
             if classes is not None:
                 raise ValueError(
                     "classes is for rows that come in batches; y holds all labels here, so leave it out."
                 )
-            self._fit_anew(X, y, sample_weight, on_iteration, init)
+            problem = self._problem(X, y, sample_weight)
+            self._announce(problem)
+            result = self.solver_.solve(
+                problem, init=self._start(problem, init), on_iteration=self._progress(on_iteration)
+            )
+            self._store(result)
+
+    def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
+        """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
+        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
+            raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
+        X, y = self._training_rows(X, y, y_numeric=self._regresses)
+        if known.names is not None:
+            self.feature_names_in_ = np.array(known.names, dtype=object)
+        y = self._set_targets(y, known.classes)
+        s = self._weights(sample_weight, X, y, known.balance)
+        asked = self.solver if known.solver is None else known.solver
+        X, family = self._family(X, s, asked)
+        self.solver_ = solver = make_solver(asked, family, self.random_state, len(y))
+        self.loss_ = solver.settle(family, self.loss, self._n_classes)
+        if self._regresses and not self.loss_.regression:
+            raise ValueError(
+                f"loss is {self.loss_.name!r}, which is for classes; {type(self).__name__} takes 'squared'."
+            )
+        scale = self._scale(X, family, solver, s)
+        Y = encoded(y, self._n_classes, self.loss_)
+        if known.mean is not None:
+            self.target_mean_ = known.mean
+        else:
+            self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
+        return Problem(X, Y - self.target_mean_, family, scale, self.loss_, float(self.C), s)
+
+    @property
+    def _n_classes(self) -> int | None:
+        """Number of classes, None for numbers."""
+        return None if self._regresses else len(self.classes_)  # type: ignore[attr-defined]
+
+    def _weights(self, sample_weight, X, y, balance: np.ndarray | None = None) -> np.ndarray:
+        """Return the weights of rows with targets in the plain form."""
+        # A later batch of a stream may well be without weight.
+        s = check_weights(sample_weight, X, none=hasattr(self, "state_"))
+        return s if getattr(self, "class_weight", None) is None else self._times_class_weight(s, y, balance)
+
+    def _encode(self, y) -> np.ndarray:
+        """Return centred targets, (n, c), for those in the plain form."""
+        return encoded(y, self._n_classes, self.loss_) - self.target_mean_
+
+    def _row_types(self, X) -> Any:
+        """Return what rows may be made of: solvers on streams compute in single precision where X is that."""
+        if isinstance(X, np.ndarray) and X.dtype != np.float32:
+            return np.float64
+        shape: Any = getattr(X, "shape", ())
+        many = is_auto(self.solver) and len(shape) == 2 and shape[0] > MANY_ROWS
+        return [np.float64, np.float32] if many or streams(self.solver) else np.float64
+
+    def _partial_fit(self, X, y, sample_weight, classes=None) -> None:
+        from .streamed import take_batch
+
+        with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():
+            take_batch(self, X, y, sample_weight, classes)
+
+    def _start(self, problem: Problem, init) -> np.ndarray | None:
+        """Return the weights to start from: those given, or with ``warm_start`` those of the fit before."""
+        self._refuse_init(init, self.solver_)
+        resumes = self.warm_start and self.solver_.accepts_init
+        if init is None and resumes and len(getattr(self, "weights_", ())) == problem.family.size():
+            return self.weights_ * self.rho_**2
+        return init
 
     @staticmethod
     def _refuse_init(init, solver) -> None:
         if init is not None and not getattr(solver, "accepts_init", False):
             raise ValueError(f"init is given, but {type(solver).__name__} has no weights to start from.")
-
-    def _fit_anew(self, X, y, sample_weight, on_iteration, init) -> None:
-        problem = self._problem(X, y, sample_weight)
-        self._say(
-            f"{len(problem.Y):,} rows, {_describe(problem.family)}, {brief(self.solver_, 200)}, "
-            f"{self.loss_.name} loss"
-        )
-        self._refuse_init(init, self.solver_)
-        resumes = self.warm_start and self.solver_.accepts_init
-        if init is None and resumes and len(getattr(self, "weights_", ())) == problem.family.size():
-            init = self.weights_ * self.rho_**2
-        self._store(self.solver_.solve(problem, init=init, on_iteration=self._progress(on_iteration)))
-
-    def _problem(self, X, y, sample_weight, *, names=None, mean=None, solver=None) -> Problem:
-        """Validate everything, in the order in which mistakes are cheap to find.
-
-        Of a stream, X is the first sample, without the `names` of its columns, and `mean` that of all targets.
-        """
-        self._check_C()
-        X, y = self._training_rows(X, y, y_numeric=isinstance(self, RegressorMixin))
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        y = self._set_targets(y)
-        s = self._weights(sample_weight, X, y)
-        asked = self.solver if solver is None else solver
-        X, family = self._family(X, s, asked)
-        solver = make_solver(asked, family, self.random_state, len(y))
-        loss = get_loss(solver.default_loss(self._n_classes()) if self.loss == "auto" else self.loss)
-        self._check_loss(loss)
-        solver.check_compatible(family, loss)
-        scale = self._scale(X, family, solver, s)
-        self.solver_, self.loss_ = solver, loss
-        self.target_mean_ = self._centre(y, s) if mean is None else mean
-        return Problem(X, self._encode(y) - self.target_mean_, family, scale, loss, float(self.C), s)
-
-    def _check_C(self) -> None:
-        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
-            raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
-
-    def _row_types(self, X) -> Any:
-        """Return what rows may be made of: solvers on streams compute in single precision where X is that."""
-        shape: Any = getattr(X, "shape", ())
-        many = is_auto(self.solver) and len(shape) == 2 and shape[0] > MANY_ROWS
-        return [np.float64, np.float32] if many or streams(self) else np.float64
-
-    def _known_types(self) -> Any:
-        return [np.float64, np.float32] if isinstance(self.solver_, StreamingSolver) else np.float64
-
-    def _weights(self, sample_weight, X, y):
-        # A later batch of a stream may well be without weight.
-        return check_weights(sample_weight, X, none=hasattr(self, "state_"))
-
-    def _check_loss(self, loss):
-        """Refuse a loss that does not suit the targets."""
-
-    def _centre(self, y, s):
-        return np.zeros(1)
-
-    def _say(self, text):
-        if self.verbose:
-            sys.stderr.write(f"[manykernels] {text}\n")
-
-    def _progress(self, on_iteration):
-        if not self.verbose:
-            return on_iteration
-
-        def report(step: Step):
-            every = 1 if self.verbose > 1 or step.iteration < 10 else 10
-            if step.iteration % every == 0:
-                gap = step.gap / max(abs(step.objective), 1e-300)
-                known = "" if np.isnan(gap) else f"relative gap {gap:.1e}  "
-                self._say(
-                    f"iteration {step.iteration:4d}  objective {step.objective:.6g}  {known}"
-                    f"{step.n_kernels} kernels  {step.seconds:.1f} s"
-                )
-            return on_iteration(step) if on_iteration else False
-
-        return report
 
     def _store(self, result: Result) -> None:
         self.result_ = replace(
@@ -165,28 +344,69 @@ class MKL(Streamed, KernelRows, BaseEstimator):
         self.intercept_ = r.intercept
         self.objective_, self.gap_, self.gap_kind_ = r.objective, r.gap, r.gap_kind
         self.n_iter_, self.converged_, self.trace_ = r.n_iter, r.converged, r.trace
+        assert r.C is not None  # `_store` has seen to it
         self.C_ = r.C
 
-    def _check_targets(self, y):
-        raise NotImplementedError
+    # -- words ---------------------------------------------------------------------------------------------
 
-    # -- predict ---------------------------------------------------------------------------------------
+    def _say(self, text: str) -> None:
+        if self.verbose:
+            sys.stderr.write(f"[manykernels] {text}\n")
+
+    def _announce(self, problem: Problem) -> None:
+        if self.verbose:
+            size = problem.family.size()
+            many = "a continuum of" if np.isinf(size) else f"{size:,}"
+            self._say(
+                f"{len(problem.Y):,} rows, {many} kernels ({brief(problem.family)}), {brief(self.solver_, 200)}, "
+                f"{self.loss_.name} loss"
+            )
+
+    def _progress(self, on_iteration: OnIteration | None) -> OnIteration | None:
+        if not self.verbose:
+            return on_iteration
+
+        def report(step: Step):
+            every = 1 if self.verbose > 1 or step.iteration < 10 else 10
+            if step.iteration % every == 0:
+                gap = step.gap / max(abs(step.objective), 1e-300)
+                known = "" if np.isnan(gap) else f"relative gap {gap:.1e}  "
+                self._say(
+                    f"iteration {step.iteration:4d}  objective {step.objective:.6g}  {known}"
+                    f"{step.n_kernels} kernels  {step.seconds:.1f} s"
+                )
+            return on_iteration(step) if on_iteration else False
+
+        return report
+
+    # -- predictions ---------------------------------------------------------------------------------------
+
+    def _known_types(self) -> Any:
+        return [np.float64, np.float32] if isinstance(self.solver_, StreamingSolver) else np.float64
 
     def _rows(self, X):
-        from ..streaming import is_source
+        if not _is_plain(X):
+            from ..streaming import is_source
 
-        if is_source(X, None):
-            raise ValueError(
-                f"X is {brief(X)}, and not rows in memory; use predict_to(X, 'predictions.parquet'), or "
-                "manykernels.streaming.predict_batches(model, X)."
-            )
+            if is_source(X, None):
+                raise ValueError(
+                    f"X is {brief(X)}, and not rows in memory; use predict_to(X, 'predictions.parquet'), or "
+                    "manykernels.streaming.predict_batches(model, X)."
+                )
         return super()._rows(X)
 
     def _scores(self, X) -> np.ndarray:
         rows = self._rows(X)
         return self.result_.predictor.scores(rows)
 
-    def contributions(self, X):
+    def _training_data(self, X, y, sample_weight=None) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Return rows, encoded and centred targets and weights for a fitted model."""
+        rows = self._rows(X)
+        y = self._check_targets(y)
+        check_consistent_length(rows, y)
+        return rows, self._encode(y), self._weights(sample_weight, rows, y)
+
+    def contributions(self, X) -> np.ndarray:
         """Split the prediction by kernel.
 
         Parameters
@@ -202,3 +422,39 @@ class MKL(Streamed, KernelRows, BaseEstimator):
         rows = self._rows(X)
         parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
+
+    def predict_to(self, source, path, *, proba: bool = False) -> int:
+        """Write predictions for the rows of a source to a file, batch by batch.
+
+        Parameters
+        ----------
+        source : path, pyarrow Dataset, table, array, or iterable of batches
+            See :func:`manykernels.streaming.open_source`.
+        path : path that ends in .parquet, .csv, .feather or .arrow
+            It appears when it is complete.
+        proba : bool
+            Whether to add the class probabilities.
+
+        Returns
+        -------
+        int
+            The number of rows.
+        """
+        from ..streaming import predict_to
+
+        return predict_to(self, source, path, proba=proba)
+
+
+def why_no_batches(model: MKL) -> str | None:
+    """Return why there is no ``partial_fit``, None where there is one."""
+    if streams(model.solver):
+        return None
+    return (
+        f"solver {brief(model.solver)} takes all rows at once, and has no partial_fit; name a solver that streams "
+        f"({streaming_names()})."
+    )
+
+
+def _is_plain(X) -> bool:
+    """Whether X is an array in memory, and surely no source of rows."""
+    return isinstance(X, np.ndarray) and not isinstance(X, np.memmap)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -12,13 +14,13 @@ from sklearn.utils.validation import column_or_1d
 
 from .._util.checks import refuse_missing
 from .._util.text import brief
-from ..losses import get_loss
+from ..losses import Loss, get_loss
+from ..solvers import Solver
 from ..solvers.calibration import LEAST
 from ..solvers.calibration import probabilities as calibrated
 from . import targets
 from .available import available_unless
-from .base import MKL
-from .streamed import why_no_batches
+from .base import MKL, Kernels, Normalize, OnIteration, RandomState, why_no_batches
 
 
 def _why_no_probabilities(estimator) -> str | None:
@@ -117,18 +119,21 @@ class MKLClassifier(ClassifierMixin, MKL):
     True
     """
 
+    classes_: np.ndarray
+    _regresses = False
+
     def __init__(
         self,
-        kernels="gaussian",
+        kernels: Kernels = "gaussian",
         *,
-        solver="auto",
-        loss="auto",
-        C=1.0,
-        normalize="auto",
-        class_weight=None,
-        random_state=None,
-        warm_start=False,
-        verbose=0,
+        solver: str | Solver = "auto",
+        loss: str | Loss = "auto",
+        C: float = 1.0,
+        normalize: Normalize = "auto",
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
     ):
         self.kernels = kernels
         self.solver = solver
@@ -147,10 +152,10 @@ class MKLClassifier(ClassifierMixin, MKL):
         sample_weight=None,
         *,
         classes=None,
-        on_iteration=None,
+        on_iteration: OnIteration | None = None,
         init=None,
-        checkpoint=None,
-    ):
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> Self:
         """Fit the kernels' weights and the classifier.
 
         Parameters
@@ -180,7 +185,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         return self
 
     @available_unless(why_no_batches)
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(self, X, y, classes=None, sample_weight=None) -> Self:
         """Go on with one more batch of rows.
 
         Parameters
@@ -202,38 +207,22 @@ class MKLClassifier(ClassifierMixin, MKL):
         self._partial_fit(X, y, sample_weight, classes)
         return self
 
-    def _set_targets(self, y):
+    def _set_targets(self, y, classes):
         refuse_missing(np.asarray(y))
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
-        classes = getattr(self, "_announced", None)
         self.classes_ = targets.distinct_classes(y if classes is None else classes, "classification")
-        return self._check_targets(y)
+        return targets.class_codes(y, self.classes_)
 
     def _check_targets(self, y):
         y = column_or_1d(y)
         refuse_missing(y)
-        try:
-            places = np.searchsorted(self.classes_, y)
-        except TypeError:
-            raise ValueError("y mixes labels of several types; use text, or numbers.") from None
-        codes = np.clip(places, 0, len(self.classes_) - 1)
-        unseen = self.classes_[codes] != y
-        if np.any(unseen):
-            raise ValueError(
-                f"y holds the label {np.asarray(y)[unseen].tolist()[0]!r}, which is not among the classes "
-                f"{self.classes_[:8].tolist()}; announce all labels in classes=."
-            )
-        return codes
+        return targets.class_codes(y, self.classes_)
 
-    def _n_classes(self):
-        return len(self.classes_)
-
-    def _weights(self, sample_weight, X, y):
-        s = super()._weights(sample_weight, X, y)
-        if self.class_weight is None:
-            return s
-        s = s * self._class_weights(y, s)
+    def _times_class_weight(self, s, y, balance):
+        if balance is None:
+            balance = self._class_weights(y, s)
+        s = s * balance[y]
         if not (np.isfinite(s) & (s >= 0)).all() or not (s.any() or hasattr(self, "state_")):
             raise ValueError(
                 f"class_weight is {brief(self.class_weight)}; weights must be finite and not negative, and some class "
@@ -241,36 +230,28 @@ class MKLClassifier(ClassifierMixin, MKL):
             )
         return s
 
-    def _times_class_weight(self, s, codes):
-        return s if self.class_weight is None else s * self._class_weights(codes, s)
-
-    def _class_weights(self, codes, s):
-        if hasattr(self, "_balance"):  # of all rows of a stream
-            return self._balance[codes]
-        labels = self.classes_[codes]
+    def _class_weights(self, y, s) -> np.ndarray:
+        """Return the weight of every class."""
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            mass = np.bincount(codes, weights=s, minlength=len(self.classes_))
-            return (s.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0)))[codes]
+            mass = np.bincount(y, weights=s, minlength=len(self.classes_))
+            return targets.balancing(mass)
         if not isinstance(self.class_weight, Mapping):
             raise ValueError(
                 f"class_weight is {brief(self.class_weight)}; use None, 'balanced', or a dict from label to weight."
             )
-        return compute_sample_weight(dict(self.class_weight), labels)
+        return compute_sample_weight(dict(self.class_weight), self.classes_)
 
-    def _encode(self, y):
-        return targets.encode_classes(y, len(self.classes_), self.loss_)
-
-    def decision_function(self, X):
+    def decision_function(self, X) -> np.ndarray:
         """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
         return targets.decision(self._scores(X), len(self.classes_))
 
-    def predict(self, X):
+    def predict(self, X) -> np.ndarray:
         """Return the predicted labels."""
         F = self.decision_function(X)
         return self.classes_[(F > 0).astype(int) if F.ndim == 1 else F.argmax(axis=1)]
 
     @available_unless(_why_no_probabilities)
-    def predict_proba(self, X):
+    def predict_proba(self, X) -> np.ndarray:
         """Return class probabilities, (n, n_classes); with loss ``"logistic"`` or ``"softmax"``, or from Blockwise.
 
         They are the model's own: the sigmoid or the softmax of the scores. One-vs-rest probabilities
@@ -282,6 +263,6 @@ class MKLClassifier(ClassifierMixin, MKL):
         return targets.probabilities(self._scores(X), len(self.classes_), self.loss_)
 
     @available_unless(_why_no_probabilities)
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X) -> np.ndarray:
         """Return the logarithms of the class probabilities."""
         return np.log(self.predict_proba(X))

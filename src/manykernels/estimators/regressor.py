@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from os import PathLike
+from typing import Self
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array
 
+from ..losses import Loss
+from ..solvers import Solver
 from .available import available_unless
-from .base import MKL
-from .streamed import why_no_batches
+from .base import MKL, Kernels, Normalize, OnIteration, RandomState, why_no_batches
 
 
 class MKLRegressor(RegressorMixin, MKL):
@@ -72,17 +76,19 @@ class MKLRegressor(RegressorMixin, MKL):
     (2,)
     """
 
+    _regresses = _several_targets = True
+
     def __init__(
         self,
-        kernels="gaussian",
+        kernels: Kernels = "gaussian",
         *,
-        solver="auto",
-        loss="auto",
-        C=1.0,
-        normalize="auto",
-        random_state=None,
-        warm_start=False,
-        verbose=0,
+        solver: str | Solver = "auto",
+        loss: str | Loss = "auto",
+        C: float = 1.0,
+        normalize: Normalize = "auto",
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
     ):
         self.kernels = kernels
         self.solver = solver
@@ -93,7 +99,16 @@ class MKLRegressor(RegressorMixin, MKL):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X, y=None, sample_weight=None, *, on_iteration=None, init=None, checkpoint=None):
+    def fit(
+        self,
+        X,
+        y=None,
+        sample_weight=None,
+        *,
+        on_iteration: OnIteration | None = None,
+        init=None,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> Self:
         """Fit the kernels' weights and the regressor.
 
         Parameters
@@ -121,7 +136,7 @@ class MKLRegressor(RegressorMixin, MKL):
         return self
 
     @available_unless(why_no_batches)
-    def partial_fit(self, X, y, sample_weight=None):
+    def partial_fit(self, X, y, sample_weight=None) -> Self:
         """Go on with one more batch of rows.
 
         Parameters
@@ -137,7 +152,7 @@ class MKLRegressor(RegressorMixin, MKL):
         self._partial_fit(X, y, sample_weight)
         return self
 
-    def _set_targets(self, y):
+    def _set_targets(self, y, classes):
         y = self._check_targets(y)
         self._flat = y.ndim == 1
         return y
@@ -145,25 +160,7 @@ class MKLRegressor(RegressorMixin, MKL):
     def _check_targets(self, y):
         return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
 
-    def _n_classes(self):
-        return None
-
-    def _check_loss(self, loss):
-        if not loss.regression:
-            raise ValueError(f"loss is {loss.name!r}, which is for classes; MKLRegressor takes 'squared'.")
-
-    def _encode(self, y):
-        return y[:, None] if y.ndim == 1 else y
-
-    def _centre(self, y, s):
-        return np.average(self._encode(y), axis=0, weights=s)
-
-    def predict(self, X):
+    def predict(self, X) -> np.ndarray:
         """Return the predicted targets, in the shape of y."""
         F = self._scores(X)
         return F[:, 0] if self._flat else F
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags

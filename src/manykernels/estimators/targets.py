@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .._util.checks import refuse_missing
 from ..losses import Loss
+
+if TYPE_CHECKING:
+    from ..solvers import Solver
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known before rows are looked at, of a stream above all.
+
+    Attributes
+    ----------
+    classes : array of all labels, or None
+    names : names of the columns, which a sample does not have
+    mean : array, that of all targets
+    solver : Solver, in place of the estimator's own
+    balance : array, the weight of each class that balances all rows
+    """
+
+    classes: np.ndarray | None = None
+    names: tuple[str, ...] | None = None
+    mean: np.ndarray | None = None
+    solver: Solver | None = None
+    balance: np.ndarray | None = None
+
+
+NOTHING_KNOWN = Known()
 
 
 def announced_classes(classes) -> np.ndarray:
@@ -25,13 +54,43 @@ def distinct_classes(y: np.ndarray, task: str) -> np.ndarray:
     return labels
 
 
-def encode_classes(codes: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
-    """Return Y for class numbers: one-hot for coupled losses, else -1/+1 (one column for two classes)."""
+def class_codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the number of each label among the sorted `classes`, or raise."""
+    try:
+        places = np.searchsorted(classes, y)
+    except TypeError:
+        raise ValueError("y mixes labels of several types; use text, or numbers.") from None
+    codes = np.clip(places, 0, len(classes) - 1)
+    unseen = classes[codes] != y
+    if np.any(unseen):
+        raise ValueError(
+            f"y holds the label {np.asarray(y)[unseen].tolist()[0]!r}, which is not among the classes "
+            f"{classes[:8].tolist()}; announce all labels in classes=."
+        )
+    return codes
+
+
+def encoded(y: np.ndarray, n_classes: int | None, loss: Loss) -> np.ndarray:
+    """Return Y (n, c), not centred, for numbers, or for the numbers of classes.
+
+    Classes are one-hot for coupled losses, else -1/+1 (one column for two classes).
+    """
+    if n_classes is None:
+        return y[:, None] if y.ndim == 1 else y
+    return _encoded_classes(y, n_classes, loss)
+
+
+def _encoded_classes(codes: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
     if loss.multiclass:
         return np.eye(n_classes)[codes]
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return (2.0 * np.eye(n_classes) - 1.0)[codes]
+
+
+def balancing(mass: np.ndarray) -> np.ndarray:
+    """Return the weight of each class with which all have the same total, for their weights so far."""
+    return mass.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0))
 
 
 def decision(F: np.ndarray, n_classes: int) -> np.ndarray:

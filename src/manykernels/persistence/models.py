@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -11,6 +12,9 @@ from .._version import __version__
 from .archive import FORMAT, VERSION, reading, write_archive
 from .classes import name_of
 from .tree import Encoder, require
+
+if TYPE_CHECKING:
+    from ..estimators import AlignedKernel, MKLClassifier, MKLRegressor
 
 
 def save(model, path, *, metadata: Mapping[str, Any] | None = None) -> None:
@@ -46,7 +50,7 @@ def save(model, path, *, metadata: Mapping[str, Any] | None = None) -> None:
     write_archive(path, manifest, encode.arrays)
 
 
-def load(path):
+def load(path: str | PathLike[str]) -> MKLClassifier | MKLRegressor | AlignedKernel:
     """Open a model file written by ``model.save``.
 
     Nothing in the file is executed or imported, and no pickle is read.

@@ -20,7 +20,7 @@ from .._util.threads import one_blas_thread
 from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
-from ..losses import Loss
+from ..losses import Loss, get_loss
 from ..predictors import Predictor
 from ..problem import MemoryStream, Problem, Result, Stream, Trace
 from .log import Log, OnIteration, Progress
@@ -92,6 +92,13 @@ class Solver(BaseEstimator):
                 )
         if self.losses is not None and loss.name not in self.losses:
             raise ValueError(f"{name} takes loss {', '.join(self.losses)}, not {loss.name!r}.")
+
+    def settle(self, family: Family, loss: str | Loss, n_classes: int | None) -> Loss:
+        """Return the loss, the one given or what ``"auto"`` means here, after a check that all go together."""
+        name = self.default_loss(n_classes) if isinstance(loss, str) and loss == "auto" else loss
+        settled = get_loss(name)
+        self.check_compatible(family, settled)
+        return settled
 
     def penalties(self, u: np.ndarray, g: np.ndarray, lam: float) -> tuple[float, float]:
         """Return the penalty of the norms u, over λ/2, and its conjugate at g: what a certificate needs."""
