@@ -38,9 +38,10 @@ docs: $(STAMPS)/docs ## build the documentation, warnings being errors
 	@$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html"
 
-lint: $(STAMPS)/test ## ruff (rules and format) and mypy
+lint: $(STAMPS)/test ## ruff (rules and format), import-linter (the rooms) and mypy (types)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/mypy
 
 format: $(STAMPS)/test ## apply ruff's fixes and format
@@ -49,7 +50,7 @@ format: $(STAMPS)/test ## apply ruff's fixes and format
 
 clean: ## remove what the targets wrote, except .venv
 	@rm -rf demo-output docs/_build docs/generated docs/gallery docs/sg_execution_times.rst \
-		build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+		build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@for d in src tests benchmarks examples docs; do \
 		if [ -d $$d ]; then find $$d -name __pycache__ -type d -prune -exec rm -rf {} +; fi; \
 	done
