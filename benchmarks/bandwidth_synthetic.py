@@ -1,10 +1,11 @@
-"""Fifty columns of which more and more are useless: one bandwidth or one per column (Afkanpour 2013, Fig. 6.6).
+"""Fifty columns of which more and more are useless: one bandwidth or one per column.
 
-Two Gaussian classes in 50 dimensions, means ±1.75 β/‖β‖ with β_i = (i/50)^γ, unit covariance: the larger γ, the more
-columns say nothing. 50 training, 1,000 validation and 2,000 test rows; finite methods get 50 bandwidths from 10^-3 to
-10^3, evenly spaced in log σ. λ of eq. (6.2) is chosen by the alignment on the validation rows. As in the thesis, except
-that CKL takes at most 15 steps with a bandwidth per column, bounds are those of ``Gaussians("auto")``, and C and λ have
-coarser grids. Alignment is on 1,000 test rows. ``mkl_methods.py`` has methods and protocol.
+Afkanpour (2013), Fig. 6.6-6.7. Two Gaussian classes in 50 dimensions, means ±1.75 β/‖β‖ with β_i = (i/50)^γ, unit
+covariance: the larger γ, the more columns say nothing. 50 training, 1,000 validation and 2,000 test rows; finite
+methods get 50 bandwidths from 10^-3 to 10^3, evenly spaced in log σ. λ of eq. (6.2) is chosen by the alignment on the
+validation rows. As in the thesis, except that CKL takes at most 15 steps with a bandwidth per column, bounds are those
+of ``Gaussians("auto")``, and C and λ have coarser grids. Alignment is on 1,000 test rows. ``mkl_methods.py`` has
+methods and protocol.
 
 python benchmarks/bandwidth_synthetic.py --out results/bandwidth_synthetic.json
 """

@@ -1,9 +1,10 @@
-"""Twelve pairs of letters: error beside alignment, one bandwidth or one per column (Afkanpour 2013, Fig. 6.10).
+"""Twelve pairs of letters: error beside alignment, one bandwidth or one per column.
 
-300 training and 200 validation rows, the rest (up to 1,000) for testing, 16 raw columns; ``mkl_methods.py`` has methods
-and protocol. Finite methods get 20 bandwidths evenly spaced in [1, 200], as in the thesis. The thesis does not name
-its pairs in the text: these are twelve of various difficulty. Its "GCD-2s (nD)" has λ of eq. (6.2) chosen on the
-validation rows, "NoReg" has none. CKL and IKL take at most 20 steps here (50 in the thesis).
+Afkanpour (2013), Fig. 6.10-6.11, Table 6.4. 300 training and 200 validation rows, the rest (up to 1,000) for testing,
+16 raw columns; ``mkl_methods.py`` has methods and protocol. Finite methods get 20 bandwidths evenly spaced in [1, 200],
+as in the thesis. The thesis does not name its pairs in the text: these are twelve of various difficulty. Its "GCD-2s
+(nD)" has λ of eq. (6.2) chosen on the validation rows, "NoReg" has none. CKL and IKL take at most 20 steps here (50 in
+the thesis).
 
 python benchmarks/letter_pairs.py --data DIR --out results/letter_pairs.json
 """

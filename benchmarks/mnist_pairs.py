@@ -1,9 +1,9 @@
-"""Eight pairs of MNIST digits: one-dimensional bandwidths by every method (Afkanpour 2013, Fig. 6.9).
+"""Eight pairs of MNIST digits: one-dimensional bandwidths by every method.
 
-500 training, 1,000 validation and 2,000 test rows of raw pixels, as in the thesis; ``mkl_methods.py`` has methods and
-protocol. The thesis gives finite methods 20 bandwidths evenly spaced in [500, 50000]; here they also run on 20 evenly
-spaced in log σ between the same ends ("[log]"). The thesis does not name its pairs in the text: these are eight of
-various difficulty.
+Afkanpour (2013), Fig. 6.9, Table 6.4. 500 training, 1,000 validation and 2,000 test rows of raw pixels, as in the
+thesis; ``mkl_methods.py`` has methods and protocol. The thesis gives finite methods 20 bandwidths evenly spaced in
+[500, 50000]; here they also run on 20 evenly spaced in log σ between the same ends ("[log]"). The thesis does not name
+its pairs in the text: these are eight of various difficulty.
 
 python benchmarks/mnist_pairs.py --data DIR --out results/mnist_pairs.json
 """

@@ -1,8 +1,9 @@
-"""Pendigits, four views: error and objective against time, over p (Orabona et al. 2012, Fig. 2-3).
+"""Pendigits, four views: error and objective against time, over p.
 
-One RBF kernel per view, exp(-d²/mean d²), as in section 5.1.2; the views are coordinates, abscissae, ordinates and
-steps of the pen, as the paper's own four are not in the data here. 3,000 of the 7,494 training rows by default (about
-eight minutes; ``--rows 7494`` for all), all 3,498 test rows, one C for all methods.
+Orabona et al. (2012), Fig. 2 (bottom) and Fig. 3. One RBF kernel per view, exp(-d²/mean d²), as in section 5.1.2; the
+views are coordinates, abscissae, ordinates and steps of the pen, as the paper's own four are not in the data here.
+3,000 of the 7,494 training rows by default (about eight minutes; ``--rows 7494`` for all), all 3,498 test rows, one C
+for all methods.
 
 - Obscure and Pegasos-MKL: max-hinge, every p of the paper's grid;
 - p-norm MKL: LpNorm on one-vs-rest hinges, as in the paper, at the same p. "joint" is LpNorm on the max-hinge, which
