@@ -256,7 +256,8 @@ def finish(record: dict, out: pathlib.Path | None, *, figure=None, figures=None)
     `figure` is a function that draws, given pyplot; `figures` are several by what is added to the file's name. The
     record names the files, under the same word.
     """
-    say(*lines_of(record.get("verdict", record.get("verdicts", []))))
+    for line in lines_of(record.get("verdict", record.get("verdicts", []))):
+        say(line)
     plt = pyplot() if out is not None and (figure or figures) else None
     if plt is not None and figure:
         record["figure"] = save(figure(plt), out)
