@@ -1,4 +1,4 @@
-"""h(σ), what GCD-2s minimises at every step, on MNIST and Letter pairs (001, Fig. 6.13).
+"""h(σ), what GCD-2s minimises at every step, on MNIST and Letter pairs (Afkanpour 2013, Fig. 6.13).
 
 h(σ) = -<K_σ, F'(K_c)>_F, K the combination found so far and F the centred alignment; F' at unit Frobenius norm. At the
 first step K is εI (Algorithm 7). Local minima are counted on 600 bandwidths evenly spaced in log σ, and the search of
@@ -14,12 +14,13 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 import letter_pairs
 import mnist_pairs
-from common import finish, judged, parser, pyplot, save
+from common import finish, judged, legend_below, panels, parser, say, tidy, verdict, where
+from comparison import run_tasks
 from manykernels import AlignedKernel
 from manykernels.families import Gaussians
 from manykernels.families.base import Direction
 from manykernels.solvers import GreedyAlignment
-from mkl_methods import run_tasks, say, tidy, verdict
+from mkl_methods import two_classes
 
 STEPS = (1, 2, 5)
 POINTS = 600
@@ -103,14 +104,10 @@ def draw(plt, curves):
     tasks = list(dict.fromkeys(c["task"] for c in curves))
     steps = sorted({c["step"] for c in curves})
     colors = dict(zip(steps, ("#12486b", "#e09f3e", "#9b2226")))
-    columns = min(3, len(tasks))
-    rows = -(-len(tasks) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(3.6 * columns, 2.7 * rows + 0.7), layout="constrained", squeeze=False
-    )
+    figure, axes = panels(plt, len(tasks), 3, (3.6, 2.7), (0, 0.7))
     handles = {}
     for axis, task in zip(axes.flat, tasks):
-        for c in (c for c in curves if c["task"] == task):
+        for c in where(curves, task=task):
             h = np.array(c["h"])
             scaled = (h - h.min()) / np.ptp(h)
             (handles[f"step {c['step']}"],) = axis.plot(c["sigma"], scaled, color=colors[c["step"]], lw=1.6)
@@ -126,9 +123,7 @@ def draw(plt, curves):
         axis.set_xlabel("bandwidth σ")
     for axis in axes[:, 0]:
         axis.set_ylabel("h(σ), scaled")
-    for axis in axes.flat[len(tasks) :]:
-        axis.set_visible(False)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
+    legend_below(figure, handles, ncols=3)
     figure.suptitle("What a step of GCD-2s minimises; dots: local minima", fontsize=11)
     return figure
 
@@ -140,7 +135,7 @@ def main():
     columns, letters = letter_pairs.rows_of(args.data)
     tasks = []
     for a, b in ((3, 8), (4, 9), (1, 7)):
-        s = mnist_pairs.pair(images, digits, a, b, (n, 1, 1), 0)
+        s = two_classes(images, digits, a, b, (n, 1, 1), 0)
         tasks.append((f"MNIST, {a} and {b}", s.X.astype(float), s.y, steps, points))
     for a, b in ("CG", "MN", "OQ"):
         rows = np.random.default_rng(0).permutation(np.flatnonzero((letters == a) | (letters == b)))[
@@ -149,20 +144,15 @@ def main():
         y = np.where(letters[rows] == a, 1.0, -1.0)
         tasks.append((f"Letter, {a} and {b}", columns[rows], y, steps, points))
     curves = run_tasks(work, tasks, 1)
-    lines = [judged(v, args.quick) for v in verdicts(curves)]
     for c in curves:
         say(f"{c['task']:18s} step {c['step']}: minima at " + ", ".join(f"{s:.4g}" for s in c["minima"]))
-    say(*lines)
     record = {
         "benchmark": "alignment_landscape",
-        "reproduces": "001, Fig. 6.13",
-        "verdict": lines,
+        "reproduces": "Afkanpour 2013, Fig. 6.13",
+        "verdict": judged(verdicts(curves), args.quick),
         "results": curves,
     }
-    plt = pyplot() if args.out is not None else None
-    if plt is not None:
-        record["figures"] = [save(draw(plt, curves), args.out)]
-    finish(record, args.out)
+    finish(record, args.out, figures={"": lambda plt: draw(plt, curves)})
 
 
 if __name__ == "__main__":

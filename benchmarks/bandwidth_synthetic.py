@@ -1,10 +1,11 @@
-"""Fifty columns of which more and more are useless: one bandwidth or one per column (001, Fig. 6.6-6.7).
+"""Fifty columns of which more and more are useless: one bandwidth or one per column.
 
-Two Gaussian classes in 50 dimensions, means ±1.75 β/‖β‖ with β_i = (i/50)^γ, unit covariance: the larger γ, the more
-columns say nothing. 50 training, 1,000 validation and 2,000 test rows; finite methods get 50 bandwidths from 10^-3 to
-10^3, evenly spaced in log σ. λ of eq. (6.2) is chosen by the alignment on the validation rows. As in the thesis, except
-that CKL takes at most 15 steps with a bandwidth per column, bounds are those of ``Gaussians("auto")``, and C and λ have
-coarser grids. Alignment is on 1,000 test rows. ``mkl_methods.py`` has methods and protocol.
+Afkanpour (2013), Fig. 6.6-6.7. Two Gaussian classes in 50 dimensions, means ±1.75 β/‖β‖ with β_i = (i/50)^γ, unit
+covariance: the larger γ, the more columns say nothing. 50 training, 1,000 validation and 2,000 test rows; finite
+methods get 50 bandwidths from 10^-3 to 10^3, evenly spaced in log σ. λ of eq. (6.2) is chosen by the alignment on the
+validation rows. As in the thesis, except that CKL takes at most 15 steps with a bandwidth per column, bounds are those
+of ``Gaussians("auto")``, and C and λ have coarser grids. Alignment is on 1,000 test rows. ``mkl_methods.py`` has
+methods and protocol.
 
 python benchmarks/bandwidth_synthetic.py --out results/bandwidth_synthetic.json
 """
@@ -13,26 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from common import finish, judged, parser, pyplot, save
-from mkl_methods import (
-    Split,
-    c_grid,
-    color_of,
-    continuous,
-    evaluate,
-    finite,
-    median_ranks,
-    options,
-    print_table,
-    run_tasks,
-    runs_of,
-    say,
-    summary,
-    svc_grid,
-    table_of,
-    tidy,
-    verdict,
-)
+from common import finish, handles_of, judged, legend_below, parser, tidy, verdict
+from comparison import Comparison, c_grid, color_of, options
+from mkl_methods import Split, continuous, finite, svm_records
 
 GAMMAS = (0, 1, 2, 5, 10, 20, 40)
 COLUMNS, RHO = 50, 1.75
@@ -75,14 +59,13 @@ def work(gamma, seed, grid, steps) -> list[dict]:
         *continuous(ard=True, steps=steps, shrinkage=SHRINKAGE, extras=False),
         *finite(SIGMAS),
     ]
-    about = {"task": f"γ = {gamma}", "seed": seed}
-    records = [{**about, "method": m.name, **evaluate(m, s, grid, aligned=True)} for m in methods]
-    return [*records, {**about, "method": "SVC, grid", **svc_grid(s, grid, aligned=True)}]
+    return svm_records({"task": f"γ = {gamma}", "seed": seed}, methods, s, grid, aligned=True)
 
 
-def verdicts(errors, aligned, seconds) -> list[str]:
+def verdicts(compared: Comparison) -> list[str]:
     """Compare with the text around Fig. 6.6 and 6.7."""
-    first, *_, last = errors["UNIFORM"]
+    errors, aligned = compared.errors, compared.table("alignment")
+    first, *_, last = compared.tasks
 
     def mean(m, task, what=errors):
         return float(what[m][task].mean())
@@ -129,7 +112,7 @@ def verdicts(errors, aligned, seconds) -> list[str]:
             + ".",
         ),
     ]
-    spent = {m: float(np.median(np.concatenate(list(seconds[m].values())))) for m in SHOWN}
+    spent, _ = compared.median_seconds(SHOWN)
     found.append(
         verdict(
             "CKL is slower than GCD-2s in one dimension and, without the search for λ, in fifty",
@@ -141,18 +124,19 @@ def verdicts(errors, aligned, seconds) -> list[str]:
     return found
 
 
-def draw(plt, errors, aligned, seconds):
+def draw(plt, compared: Comparison):
     """Draw error, alignment and time against γ."""
     figure, axes = plt.subplots(1, 3, figsize=(12.5, 4.4), layout="constrained")
-    panels = (
-        (errors, 100.0, "test error, %"),
-        (aligned, 1.0, "alignment on test rows"),
-        (seconds, 1.0, "CPU seconds"),
+    shown = (
+        ("error", 100.0, "test error, %"),
+        ("alignment", 1.0, "alignment on test rows"),
+        ("seconds", 1.0, "CPU seconds"),
     )
-    tasks = list(errors["UNIFORM"])
-    for axis, (what, unit, label) in zip(axes, panels):
+    tasks = compared.tasks
+    for axis, (field, unit, label) in zip(axes, shown):
+        what = compared.table(field)
         for m in SHOWN:
-            if m == "SVC, grid" and what is seconds:  # a search, not a fit
+            if m == "SVC, grid" and field == "seconds":  # a search, not a fit
                 continue
             values = unit * np.array([what[m][t] for t in tasks])
             low, high = np.percentile(values, [25, 75], axis=1)
@@ -174,9 +158,8 @@ def draw(plt, errors, aligned, seconds):
     axes[0].set_yticks([5, 7, 10, 15, 20, 30], ["5", "7", "10", "15", "20", "30"])
     axes[0].minorticks_off()
     axes[2].set_yscale("log")
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
-    figure.suptitle(f"50 columns, 50 training rows: {runs_of(errors, 'data set')}", fontsize=11)
+    legend_below(figure, handles_of(axes[0]), ncols=5, fontsize=9)
+    figure.suptitle(f"50 columns, 50 training rows: {compared.repetitions('data set')}", fontsize=11)
     return figure
 
 
@@ -189,24 +172,10 @@ def main():
     if args.quick:
         gammas, repetitions, grid, steps = (0, 40), 2, (1.0, 100.0, 1e4), 5
     tasks = [(gamma, seed, grid, steps) for seed in range(repetitions) for gamma in gammas]
-    records = run_tasks(work, tasks, args.jobs, args.minutes)
-    errors, aligned, seconds = (table_of(records, f) for f in ("error", "alignment", "seconds"))
-    ranks = median_ranks(errors)
-    print_table(errors, ranks)
-    say("alignment on the test rows")
-    print_table(aligned, ranks, unit=1.0, digits=3)
-    lines = [judged(v, args.quick) for v in verdicts(errors, aligned, seconds)]
-    say(*lines)
-    record = {
-        "benchmark": "bandwidth_synthetic",
-        "reproduces": "001, Fig. 6.6-6.7",
-        "verdict": lines,
-        "results": summary(records),
-    }
-    plt = pyplot() if args.out is not None else None
-    if plt is not None:
-        record["figures"] = [save(draw(plt, errors, aligned, seconds), args.out)]
-    finish(record, args.out)
+    found = Comparison.run(work, tasks, args)
+    lines = judged(verdicts(found), args.quick)
+    record = found.record("bandwidth_synthetic", "Afkanpour 2013, Fig. 6.6-6.7", lines)
+    finish(record, args.out, figures={"": lambda plt: draw(plt, found)})
 
 
 if __name__ == "__main__":

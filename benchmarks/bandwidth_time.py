@@ -1,4 +1,4 @@
-"""What bandwidths cost: seconds in rows and in kernels (001, Fig. 6.8), and two ratios.
+"""What bandwidths cost: seconds in rows and in kernels (Afkanpour 2013, Fig. 6.8), and two ratios.
 
 The data of ``bandwidth_synthetic.py`` at γ = 40, C = 1, CPU seconds of one fit, kernel and machine; the error is
 on 2,000 test rows. Finite methods get 50 bandwidths from 10^-3 to 10^3 while rows grow, and 50 to 2,000 while rows
@@ -20,13 +20,14 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from bandwidth_synthetic import draw_rows
-from common import Clock, finish, judged, parser, pyplot, save
+from common import Clock, finish, handles_of, judged, legend_below, parser, say, tidy, verdict, where
+from comparison import color_of
 from manykernels import MKLClassifier
 from manykernels.families import Gaussians
 from manykernels.families.base import Direction
 from manykernels.kernels import RBF
 from manykernels.solvers import GreedyAlignment, Uniform
-from mkl_methods import color_of, continuous, finite, say, tidy, verdict
+from mkl_methods import continuous, finite
 
 GAMMA = 40
 ROWS = (50, 100, 200, 500, 1000)
@@ -108,15 +109,12 @@ def search_cost(n, rng) -> dict:
 def verdicts(by_rows, by_kernels, ratios, search) -> list[str]:
     """Compare with the scalability test of the thesis, and with the bounds set for this package."""
     most = max(r["rows"] for r in by_rows)
-    at = {r["method"]: r["seconds"] for r in by_rows if r["rows"] == most}
-    first = {r["method"]: r["seconds"] for r in by_kernels if r["kernels"] == min(KERNELS)}
-    last = {
-        r["method"]: r["seconds"] for r in by_kernels if r["kernels"] == max(r["kernels"] for r in by_kernels)
-    }
+    ends = min(KERNELS), max(r["kernels"] for r in by_kernels)
+    at = {r["method"]: r["seconds"] for r in where(by_rows, rows=most)}
+    first, last = ({r["method"]: r["seconds"] for r in where(by_kernels, kernels=k)} for k in ends)
     growth = {m: last[m] / first[m] for m in last if m in first}
-    errors = {
-        m: [r["error"] for r in by_kernels if r["method"] == m] for m in ("AMKL", "LPMKL (p = 1)", "UNIFORM")
-    }
+    listed = ("AMKL", "LPMKL (p = 1)", "UNIFORM")
+    errors = {m: [r["error"] for r in where(by_kernels, method=m)] for m in listed}
     fixed = [m for m in at if "D)" not in m and m != "UNIFORM"]
     found = [
         verdict(
@@ -169,7 +167,7 @@ def draw(plt, by_rows, by_kernels):
         (axes[1], "kernels", by_kernels, "bandwidths listed, 50 training rows"),
     ):
         for m in dict.fromkeys(r["method"] for r in records):
-            points = [(r[key], r["seconds"]) for r in records if r["method"] == m]
+            points = [(r[key], r["seconds"]) for r in where(records, method=m)]
             style = "--" if "D)" in m else "-"
             axis.plot(
                 *zip(*points),
@@ -186,8 +184,7 @@ def draw(plt, by_rows, by_kernels):
         axis.minorticks_off()
         tidy(axis)
     axes[0].set_ylabel("CPU seconds of one fit, C = 1")
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    legend_below(figure, handles_of(axes[0]), ncols=4, fontsize=9)
     figure.suptitle("Dashed: methods that search all bandwidths, and need no list", fontsize=11)
     return figure
 
@@ -209,21 +206,16 @@ def main():
         search = search_cost(500, rng)
     for r in (*by_rows, *by_kernels):
         say("  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in r.items()))
-    lines = [judged(v, args.quick) for v in verdicts(by_rows, by_kernels, ratios, search)]
-    say(*lines)
     record = {
         "benchmark": "bandwidth_time",
-        "reproduces": "001, Fig. 6.8",
-        "verdict": lines,
+        "reproduces": "Afkanpour 2013, Fig. 6.8",
+        "verdict": judged(verdicts(by_rows, by_kernels, ratios, search), args.quick),
         "rows": by_rows,
         "kernels": by_kernels,
         "against_uniform": ratios,
         "search": search,
     }
-    plt = pyplot() if args.out is not None else None
-    if plt is not None:
-        record["figures"] = [save(draw(plt, by_rows, by_kernels), args.out)]
-    finish(record, args.out)
+    finish(record, args.out, figures={"": lambda plt: draw(plt, by_rows, by_kernels)})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the clock, peak memory, the data folder, and JSON on the standard output."""
+"""What the benchmarks share: options, data, the clock, verdicts, figures, and JSON on the standard output."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import pathlib
 import platform
 import resource
+import sys
 import time
 
 import numpy as np
@@ -23,6 +24,68 @@ OPENML = {
     "pendigits": "pendigits",
     "covtype": "covertype",
 }
+#: The training rows, which come first, of sets that are split once and for all.
+FIRST = {"mnist": 60_000, "pendigits": 7494}
+#: The views of data sets that have several.
+VIEWS = {"mfeat": ("fou", "fac", "kar", "pix", "zer", "mor"), "leaves100": ("margin", "shape", "texture")}
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """Return a parser with the options all benchmarks know."""
+    p = argparse.ArgumentParser(description=description)
+    p.add_argument("--data", type=pathlib.Path, help="folder of .npz files; OpenML names are used without it")
+    p.add_argument("--out", type=pathlib.Path, help="also write the JSON (and figures beside it) here")
+    p.add_argument("--quick", action="store_true", help="a smaller problem, to see that it runs")
+    return p
+
+
+# -- data ----------------------------------------------------------------------------------------------------
+
+
+def load(name: str, folder: pathlib.Path | None):
+    """Return the arrays of a data set from `folder`, or from OpenML."""
+    if folder is not None:
+        path = folder / f"{name}.npz"
+        path = path if path.exists() else folder / f"raetsch_{name}.npz"  # the collection of Rätsch et al.
+        with np.load(path, allow_pickle=False) as archive:
+            return dict(archive)
+    from sklearn.datasets import fetch_openml
+
+    X, y = fetch_openml(OPENML[name], version=1, return_X_y=True, as_frame=False)
+    return {"X": X, "y": y}
+
+
+def load_split(name: str, folder):
+    """Return training rows and labels, test rows and labels, of a set that is split once and for all."""
+    d = load(name, folder)
+    if "X_train" in d:
+        return d["X_train"], d["y_train"], d["X_test"], d["y_test"]
+    n = FIRST[name]
+    return d["X"][:n], d["y"][:n], d["X"][n:], d["y"][n:]
+
+
+def load_two_classes(name: str, folder):
+    """Return rows and labels -1 and 1."""
+    arrays = load(name, folder)
+    X, y = arrays["X"].astype(float), arrays["y"]
+    if name == "waveform" and len(np.unique(y)) == 3:  # OpenML's has three classes
+        y = y == np.unique(y)[0]
+    return X, np.where(y == np.unique(y)[-1], 1.0, -1.0)
+
+
+def load_views(name: str, folder):
+    """Return the views by name, each standardised, and the classes."""
+    d = load(name, folder)
+    return {view: standardised(np.asarray(d[f"X_{view}"], dtype=float)) for view in VIEWS[name]}, d["y"]
+
+
+def standardised(X, rows=slice(None)):
+    """Return X with columns of mean 0 and variance 1 over `rows`; constant ones are 0."""
+    deviation = X[rows].std(axis=0)
+    return (X - X[rows].mean(axis=0)) / np.where(deviation > 0, deviation, 1)
+
+
+# -- measurements --------------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -42,31 +105,65 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """Return a parser with the options all benchmarks know."""
-    p = argparse.ArgumentParser(description=description)
-    p.add_argument("--data", type=pathlib.Path, help="folder of .npz files; OpenML names are used without it")
-    p.add_argument("--out", type=pathlib.Path, help="also write the JSON (and figures beside it) here")
-    p.add_argument("--quick", action="store_true", help="a smaller problem, to see that it runs")
-    return p
+def chosen_C(grid, fit, missed) -> dict:
+    """Return the C for which ``missed(fit(C))`` is least, with that error, the model, and the CPU seconds of its fit.
+
+    Ties go to the first.
+    """
+    best: dict = {}
+    for C in grid:
+        with Clock() as clock:
+            model = fit(C)
+        valid = float(missed(model))
+        if not best or valid < best["valid"]:
+            best = {"C": float(C), "valid": valid, "model": model, "seconds": clock.cpu}
+    return best
 
 
-def load(name: str, folder: pathlib.Path | None):
-    """Return the arrays of a data set from `folder`, or from OpenML."""
-    if folder is not None:
-        path = folder / f"{name}.npz"
-        path = path if path.exists() else folder / f"raetsch_{name}.npz"  # the collection of Rätsch et al.
-        with np.load(path, allow_pickle=False) as archive:
-            return dict(archive)
-    from sklearn.datasets import fetch_openml
-
-    X, y = fetch_openml(OPENML[name], version=1, return_X_y=True, as_frame=False)
-    return {"X": X, "y": y}
+def error_of(predictor, classes, X, y) -> float:
+    """Return the share of rows for which the class of the highest score is wrong."""
+    return float(np.mean(classes[predictor.scores(X).argmax(axis=1)] != y))
 
 
-def judged(text: str, quick: bool) -> str:
-    """Return a verdict, marked when the run was too small for one."""
-    return f"quick run, smaller than the paper's: {text}" if quick else text
+def where(records, **fields) -> list[dict]:
+    """Return the records in which the fields have these values."""
+    return [r for r in records if all(r.get(k) == v for k, v in fields.items())]
+
+
+# -- verdicts ------------------------------------------------------------------------------------------------
+
+
+def say(*lines) -> None:
+    """Print for the reader, on the standard error: the standard output is the JSON's."""
+    print(*lines, sep="\n", file=sys.stderr, flush=True)
+
+
+def grade(holds) -> str:
+    """Return what became of a claim of a paper."""
+    return "reproduced" if holds else "differs"
+
+
+def verdict(claim: str, holds, measured: str, why: str = "") -> str:
+    """Return a claim with its grade, and what it rests on; `why` is for claims that do not hold."""
+    text = f"{claim}: {grade(holds)}; {measured}"
+    return text if holds or not why else f"{text} Why: {why}"
+
+
+def reached(measured: str, holds) -> str:
+    """Return a figure with whether it is what was aimed at."""
+    return f"{measured}: {'reached' if holds else 'not reached'}"
+
+
+def judged(found, quick: bool):
+    """Return a verdict, or a list or dict of them, marked when the run was too small for one."""
+    if isinstance(found, dict):
+        return {claim: judged(text, quick) for claim, text in found.items()}
+    if isinstance(found, list):
+        return [judged(text, quick) for text in found]
+    return f"quick run, smaller than the paper's: {found}" if quick else found
+
+
+# -- figures -------------------------------------------------------------------------------------------------
 
 
 def pyplot():
@@ -81,6 +178,16 @@ def pyplot():
     return plt
 
 
+def tidy(*axes, legend=None) -> None:
+    """Leave out what does not carry data; `legend` is the size of letters of one in every axis."""
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+        axis.set_axisbelow(True)
+        if legend:
+            axis.legend(frameon=False, fontsize=legend)
+
+
 def plain_log(*axes) -> None:
     """Label logarithmic axes (of matplotlib, x or y) at 1, 2 and 5 by plain numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -92,6 +199,30 @@ def plain_log(*axes) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
+def panels(plt, count: int, columns: int, size, extra=(0.0, 0.0), **options):
+    """Return a figure of `count` axes, at most so many beside one another, and the axes as a table; others are hidden.
+
+    `size` is a panel's, `extra` what the figure needs besides.
+    """
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    whole = (size[0] * columns + extra[0], size[1] * rows + extra[1])
+    figure, axes = plt.subplots(rows, columns, figsize=whole, layout="constrained", squeeze=False, **options)
+    for axis in axes.flat[count:]:
+        axis.set_visible(False)
+    return figure, axes
+
+
+def legend_below(figure, handles: dict, **options) -> None:
+    """Put one legend for all axes below them; `handles` by label."""
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", frameon=False, **options)
+
+
+def handles_of(axis) -> dict:
+    """Return what is drawn in an axis, by label."""
+    return dict(reversed(pair) for pair in zip(*axis.get_legend_handles_labels(), strict=True))
+
+
 def save(figure, out: pathlib.Path) -> str:
     """Save a figure under `out`, with the ending .png, and return its name."""
     path = out.with_suffix(".png")
@@ -100,11 +231,38 @@ def save(figure, out: pathlib.Path) -> str:
     return path.name
 
 
-def finish(record: dict, out: pathlib.Path | None) -> None:
-    """Print the record as JSON, with the machine it was measured on."""
-    record["machine"] = {"python": platform.python_version(), "processor": platform.machine()}
+# -- the end -------------------------------------------------------------------------------------------------
+
+
+def write(record: dict, out: pathlib.Path | None) -> str:
+    """Return the record as JSON, written to `out` where there is one."""
     text = json.dumps(record, indent=2, default=float)
-    print(text)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text + "\n")
+    return text
+
+
+def lines_of(verdicts) -> list[str]:
+    """Return a verdict, or a list or dict of them, as lines."""
+    if isinstance(verdicts, dict):
+        return [f"{claim}: {text}" for claim, text in verdicts.items()]
+    return verdicts if isinstance(verdicts, list) else [verdicts]
+
+
+def finish(record: dict, out: pathlib.Path | None, *, figure=None, figures=None) -> None:
+    """Draw, print the verdicts for the reader, and the record as JSON, with the machine it was measured on.
+
+    `figure` is a function that draws, given pyplot; `figures` are several by what is added to the file's name. The
+    record names the files, under the same word.
+    """
+    for line in lines_of(record.get("verdict", record.get("verdicts", []))):
+        say(line)
+    plt = pyplot() if out is not None and (figure or figures) else None
+    if plt is not None and figure:
+        record["figure"] = save(figure(plt), out)
+    if plt is not None and figures:
+        place = {suffix: out.with_name(f"{out.stem}{suffix}.png") for suffix in figures}
+        record["figures"] = [save(draw(plt), place[suffix]) for suffix, draw in figures.items()]
+    record["machine"] = {"python": platform.python_version(), "processor": platform.machine()}
+    print(write(record, out))

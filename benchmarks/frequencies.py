@@ -1,4 +1,4 @@
-"""When a list of kernels fails: three frequencies behind the labels (001, Fig. 3.2-3.3).
+"""When a list of kernels fails: three frequencies behind the labels (Afkanpour 2013, Fig. 3.2-3.3).
 
 Labels are the sign of sin(√2 x) + sin(√12 x) + sin(√60 x), x uniform in [-10, 10]; Dirichlet kernels
 1 + 2 cos(σ (x - z)); 500 training, 500 validation and 1,000 test rows. Finite methods get the frequencies 0, 1, ..., 9
@@ -14,37 +14,13 @@ import itertools
 
 import numpy as np
 
-from common import finish, judged, parser, pyplot, save
+from common import finish, judged, parser, tidy, verdict
+from comparison import Comparison, c_grid, color_of, options, run_tasks, strip
 from manykernels import AlignedKernel
 from manykernels.families import Dirichlets
 from manykernels.kernels import Dirichlet
-from manykernels.solvers import (
-    Alignment,
-    Greedy,
-    GreedyAlignment,
-    LpNorm,
-    MirrorDescent,
-    SimpleMKL,
-    Single,
-    Uniform,
-)
-from mkl_methods import (
-    Method,
-    Split,
-    c_grid,
-    color_of,
-    evaluate,
-    median_ranks,
-    options,
-    print_table,
-    run_tasks,
-    say,
-    summary,
-    svm,
-    table_of,
-    tidy,
-    verdict,
-)
+from manykernels.solvers import Greedy, GreedyAlignment, MirrorDescent
+from mkl_methods import Method, Split, evaluate, finite, svm
 
 TRUTH = np.sqrt([2.0, 12.0, 60.0])
 SIZES = (500, 500, 1000)
@@ -72,19 +48,10 @@ def methods(fine: bool) -> list[Method]:
         Method("IKL (1D)", SEARCH, Greedy(20, max_iter=20)),
         Method("SGD-1s (1D)", SEARCH, MirrorDescent(50)),
     ]
-    lists = {"": [Dirichlet(float(s)) for s in range(10)]}
-    if fine:
-        lists[FINE] = [Dirichlet(float(s)) for s in np.arange(0, 20.05, 0.1)]
-    for label, kernels in lists.items():
-        for name, solver in (
-            ("AMKL", Alignment()),
-            ("LPMKL (p = 1)", SimpleMKL()),
-            ("LPMKL (p = 2)", LpNorm(p=4 / 3)),
-            ("UNIFORM", Uniform()),
-            ("Single", Single()),
-        ):
-            if not (label and name == "Single"):
-                found.append(Method(name + label, kernels, solver))
+    lists = {"": range(10), **({FINE: np.arange(0, 20.05, 0.1)} if fine else {})}
+    for label, frequencies in lists.items():
+        listed = finite(frequencies, label, single=not label, kernel=Dirichlet)
+        found += [m for m in listed if not m.name.startswith("OBSCURE")]
     return found
 
 
@@ -118,9 +85,9 @@ def work(seed, sizes, grid, fine) -> list[dict]:
     return records
 
 
-def verdicts(errors, records, curve) -> list[str]:
+def verdicts(compared: Comparison, curve) -> list[str]:
     """Compare with chapter 3."""
-    mean = {m: 100 * float(v["frequencies"].mean()) for m, v in errors.items()}
+    mean = {m: 100 * float(v["frequencies"].mean()) for m, v in compared.errors.items()}
     true = {m: v for m, v in mean.items() if m.startswith("true")}
     all_three = next(v for m, v in true.items() if m.count("√") == 3)
     pairs = [v for m, v in true.items() if m.count("√") == 2]
@@ -150,7 +117,7 @@ def verdicts(errors, records, curve) -> list[str]:
             + " %.",
         ),
     ]
-    tables = [r["found"] for r in records if "found" in r]
+    tables = tables_of(compared)
     off = [max(min(abs(w - t) for w, _ in table) for t in TRUTH) for table in tables]
     found.append(
         verdict(
@@ -170,8 +137,14 @@ def verdicts(errors, records, curve) -> list[str]:
     return found
 
 
-def draw(plt, errors, curve, tables):
+def tables_of(compared: Comparison) -> list:
+    """Return the frequencies and weights that GCD-2s found, for every data set."""
+    return [r["found"] for r in compared.records if "found" in r]
+
+
+def draw(plt, compared: Comparison, curve):
     """Draw the errors of single frequencies, of the methods, and the frequencies found."""
+    errors, tables = compared.errors, tables_of(compared)
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13.5, 4.6), layout="constrained")
     left.plot([r["sigma"] for r in curve], [100 * r["error"] for r in curve], color="#12486b", lw=1.0)
     left.set(xlabel="frequency σ of a single kernel", ylabel="test error, %", xlim=(0, 20))
@@ -182,9 +155,7 @@ def draw(plt, errors, curve, tables):
     )
     for i, m in enumerate(names):
         color = "#999999" if m.startswith("true") else color_of(m)
-        low, half, high = np.percentile(100 * errors[m]["frequencies"], [25, 50, 75])
-        middle.plot([low, high], [i, i], color=color, lw=5, alpha=0.35, solid_capstyle="round")
-        middle.plot(half, i, "o", color=color, ms=6, mec="white")
+        strip(middle, i, 100 * errors[m]["frequencies"], color)
     middle.set_yticks(
         range(len(names)), ["the three true ones" if m.startswith("true") else m for m in names], fontsize=8
     )
@@ -199,8 +170,7 @@ def draw(plt, errors, curve, tables):
     for axis in (left, right):
         for w in TRUTH:
             axis.axvline(w, color="#c1121f", ls="--", lw=0.9, zorder=0)
-    for axis in (left, middle, right):
-        tidy(axis)
+    tidy(left, middle, right)
     figure.suptitle("Dirichlet kernels; dashed: the frequencies behind the labels", fontsize=11)
     return figure
 
@@ -223,25 +193,11 @@ def main():
     frequencies = np.union1d(np.linspace(0, 20, points + 1), TRUTH)
     chunks = [(a, a + 50, frequencies, sizes, grid[::2]) for a in range(0, len(frequencies), 50)]
     curve = run_tasks(single, chunks, args.jobs)
-    records = run_tasks(
-        work, [(seed, sizes, grid, fine) for seed in range(repetitions)], args.jobs, args.minutes
-    )
-    errors = table_of(records)
-    print_table(errors, median_ranks(errors))
-    lines = [judged(v, args.quick) for v in verdicts(errors, records, curve)]
-    say(*lines)
-    record = {
-        "benchmark": "frequencies",
-        "reproduces": "001, Fig. 3.2-3.3",
-        "verdict": lines,
-        "single": curve,
-        "results": summary(records),
-    }
-    plt = pyplot() if args.out is not None else None
-    if plt is not None:
-        tables = [r["found"] for r in records if "found" in r]
-        record["figures"] = [save(draw(plt, errors, curve, tables), args.out)]
-    finish(record, args.out)
+    tasks = [(seed, sizes, grid, fine) for seed in range(repetitions)]
+    found = Comparison.run(work, tasks, args)
+    lines = judged(verdicts(found, curve), args.quick)
+    record = {**found.record("frequencies", "Afkanpour 2013, Fig. 3.2-3.3", lines), "single": curve}
+    finish(record, args.out, figures={"": lambda plt: draw(plt, found, curve)})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Objective against time, steps and kernels touched, degree-3 products of columns (000 Fig. 1, 001 Fig. 6.2).
+"""Objective against time, steps and kernels touched, over products of up to three columns.
+
+Afkanpour et al. (2013), Fig. 1; Afkanpour (2013), Fig. 6.2.
 
 All methods minimise one objective, p = 4/3, ``normalize="base"``, squared loss, on ±1 targets brought to mean
 0 and variance 1: MirrorDescent with gradient-proportional draws (1 and 16 a step), the same with uniform
 draws (the papers' UCD), and LpNorm over the whole list, on monomial columns and, as in the papers, on Gram
-matrices. Training sizes are those of 001, Table 6.2. The papers' ridge parameter 1e-5 is taken as 1/C; C = 1
+matrices. Training sizes are those of the thesis, Table 6.2. The papers' ridge parameter 1e-5 is taken as 1/C; C = 1
 is run as well. Seconds are CPU seconds.
 
 Without --data, german, ringnorm and waveform come from OpenML in other versions, so that figures differ
@@ -16,11 +18,12 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from common import finish, judged, load, parser, pyplot, save
+from common import finish, grade, judged, legend_below, load_two_classes, parser, standardised, tidy
 from manykernels import MKLRegressor
 from manykernels.families import Products
 from manykernels.kernels import Linear
@@ -40,14 +43,10 @@ AXES = {"seconds": "CPU seconds", "steps": "steps", "weights": "kernel weights u
 
 def rows_of(name, folder, size):
     """Return `size` random rows, standardised, without constant columns."""
-    arrays = load(name, folder)
-    X, y = arrays["X"].astype(float), arrays["y"]
-    if name == "waveform" and len(np.unique(y)) == 3:  # OpenML's has three classes
-        y = y == np.unique(y)[0]
+    X, y = load_two_classes(name, folder)
     take = np.random.default_rng(0).permutation(len(y))[:size]
-    X, y = X[take], np.where(y[take] == np.unique(y)[-1], 1.0, -1.0)
-    X = X[:, X.std(axis=0) > 0]
-    return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    X, y = X[take], y[take]
+    return standardised(X[:, X.std(axis=0) > 0]), standardised(y)
 
 
 def runs(n_columns, steps, gram):
@@ -121,9 +120,9 @@ def verdict(results, C):
     ratios = [r["gradient sampling"]["final"] / r["LpNorm"]["final"] for r in results.values()]
     times = [r["LpNorm"]["total_seconds"] for r in results.values()]
     text = (
-        f"C = {C:g}. Against UCD: {'reproduced' if all(lower) else 'differs'}, after as many steps gradient "
+        f"C = {C:g}. Against UCD: {grade(all(lower))}, after as many steps gradient "
         f"sampling is lower on {sum(lower)} of {len(lower)} data sets. Against LpNorm: "
-        f"{'reproduced' if all(sooner) else 'differs'}, sampling is the first within a factor of 2 of the "
+        f"{grade(all(sooner))}, sampling is the first within a factor of 2 of the "
         f"optimum on {sum(sooner)} of {len(sooner)}. LpNorm is at the optimum (relative gap 1e-6) in "
         f"{min(times):.2f} to {max(times):.2f} CPU seconds; gradient sampling ends "
         f"at {min(ratios):.1f} to {max(ratios):.0f} times the optimum, with 16 draws a step within a factor "
@@ -147,7 +146,7 @@ def verdict(results, C):
     )
 
 
-def draw(results, C, plt):
+def draw(plt, results, C):
     from matplotlib.ticker import LogLocator, NullFormatter
 
     figure, axes = plt.subplots(
@@ -173,8 +172,7 @@ def draw(results, C, plt):
                     axis.plot(end, curve["final"], "*", ms=9, color=style["color"], mec="white", mew=0.6)
             axis.axhline(methods["LpNorm"]["final"], color="black", lw=0.8, ls=":")
             axis.set(xscale="log", yscale="log", xlabel=label)
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.grid(alpha=0.25)
+            tidy(axis)
             low, high = axis.get_ylim()
             if high < 300 * low:  # less than about two decades: label 2 and 5 as well
                 axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -184,9 +182,7 @@ def draw(results, C, plt):
                 axis.set_ylabel("objective")
         kernels = methods["LpNorm"]["kernels"]
         axes[0, j].set_title(f"{name}\n{kernels:,} kernels, {SIZES[name]} rows", fontsize=10)
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False
-    )
+    legend_below(figure, handles, ncols=len(handles))
     figure.suptitle(
         f"Products of degree ≤ {DEGREE}, p = 4/3, C = {C:,.0f}; stars: the returned average, dotted: optimum",
         fontsize=11,
@@ -204,12 +200,12 @@ def main():
     warnings.simplefilter("ignore", ConvergenceWarning)
     record = {
         "benchmark": "mirror_descent_convergence",
-        "reproduces": "000, Fig. 1; 001, Fig. 6.2",
+        "reproduces": "Afkanpour et al. 2013, Fig. 1; Afkanpour 2013, Fig. 6.2",
         "verdict": [],
         "figures": [],
         "results": [],
     }
-    plt = pyplot() if args.out is not None else None
+    figures = {}
     first, limit = True, 2 if args.quick else 6
     for C, gram in ((1e5, True), (1.0, False)):
         results = {}
@@ -226,10 +222,8 @@ def main():
         for name, methods in results.items():
             for method, curve in methods.items():
                 record["results"].append({"data": name, "C": C, "method": method, **sparse_points(curve)})
-        if plt is not None:
-            suffix = "" if gram else f"_C{C:g}"
-            record["figures"].append(save(draw(results, C, plt), args.out.with_name(args.out.stem + suffix)))
-    finish(record, args.out)
+        figures["" if gram else f"_C{C:g}"] = partial(draw, results=results, C=C)
+    finish(record, args.out, figures=figures)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Test error and time against the number of columns, ten monomials as truth (000 Fig. 2, 001 Fig. 6.3).
+"""Test error and time against the number of columns, ten monomials as truth.
+
+Afkanpour et al. (2013), Fig. 2; Afkanpour (2013), Fig. 6.3.
 
 Inputs are uniform on [-1, 1]^r, the target is the sum of ten monomials of degree at most 3, without noise,
-drawn from all variables in 000 and from the first five in 001. 500 rows to train, 1,000 to choose C, 1,000 to
-test; inputs and target brought to mean 0 and variance 1. MirrorDescent, Uniform (every product alike, in
-closed form) and LpNorm over the list of all products, while their columns fit into --memory. `mse` is
+drawn from all variables in the paper and from the first five in the thesis. 500 rows to train, 1,000 to
+choose C, 1,000 to test; inputs and target brought to mean 0 and variance 1. MirrorDescent, Uniform (every
+product alike, in closed form) and LpNorm over the list of all products, while their columns fit into --memory. `mse` is
 relative to the target's variance.
 
 Also measured, up to r = 1000: the probability that one draw of Algorithm 3 at the first step hits any of the
@@ -20,13 +22,16 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from common import Clock, finish, judged, parser, pyplot, save
+from common import Clock, finish, judged, parser, standardised, tidy, where
 from manykernels import MKLRegressor
 from manykernels.families import Products
 from manykernels.solvers import LpNorm, MirrorDescent, Uniform
 
 DEGREE, TERMS, N = 3, 10, 500
-VERSIONS = {"000": "terms of all variables (000)", "001": "terms of the first five variables (001)"}
+VERSIONS = {
+    "paper": "terms of all variables (paper)",
+    "thesis": "terms of the first five variables (thesis)",
+}
 COLORS = {"MirrorDescent": "#2a6f97", "LpNorm": "#6a994e", "Uniform": "#c1121f"}
 
 
@@ -39,15 +44,15 @@ def one_term(r, rng):
 def synthetic(version, r, seed):
     """Return standardised rows and targets of the three parts, and the true terms."""
     rng = np.random.default_rng([seed, r])
-    pick = rng if version == "000" else np.random.default_rng(seed)  # the same terms at every r in 001
+    pick = (
+        rng if version == "paper" else np.random.default_rng(seed)
+    )  # the same terms at every r in the thesis
     terms = set()
     while len(terms) < TERMS:
-        terms.add(one_term(r if version == "000" else min(r, 5), pick))
+        terms.add(one_term(r if version == "paper" else min(r, 5), pick))
     X = rng.uniform(-1, 1, (N + 2000, r))
     y = sum(np.prod(X[:, list(z)], axis=1) for z in terms)
-    X = (X - X[:N].mean(axis=0)) / X[:N].std(axis=0)
-    y = (y - y[:N].mean()) / y[:N].std()
-    return X, y, sorted(terms)
+    return standardised(X, slice(N)), standardised(y, slice(N)), sorted(terms)
 
 
 def hit_probability(X, y, terms):
@@ -107,7 +112,7 @@ def verdict(rows, masses):
     kernels = {row["r"]: row["kernels"] for row in rows}
     worst = ", ".join(f"{errors[v, top, 'MirrorDescent']:.2f} ({v})" for v in VERSIONS)
     last = max(m["r"] for m in masses)
-    hits = ", ".join(f"{m['probability']:.1e} ({m['version']})" for m in masses if m["r"] == last)
+    hits = ", ".join(f"{m['probability']:.1e} ({m['version']})" for m in where(masses, r=last))
     sampled = {(row["version"], row["r"]): row["cpu"] for row in rows if row["method"] == "MirrorDescent"}
     growth = np.mean([sampled[v, top] / sampled[v, low] for v in VERSIONS])
     faster = [row["cpu"] < sampled[row["version"], row["r"]] for row in rows if row["method"] == "LpNorm"]
@@ -128,11 +133,11 @@ def verdict(rows, masses):
     )
 
 
-def draw(rows, masses, plt):
+def draw(plt, rows, masses):
     figure, axes = plt.subplots(1, 4, figsize=(15, 3.9), layout="constrained")
     for axis, (version, title) in zip(axes, VERSIONS.items()):
         for method, color in COLORS.items():
-            mine = [r for r in rows if r["version"] == version and r["method"] == method]
+            mine = where(rows, version=version, method=method)
             axis.plot([r["r"] for r in mine], [r["mse"] for r in mine], "o-", ms=4, color=color, label=method)
         axis.axhline(1, color="black", lw=0.8, ls=":")
         axis.set(
@@ -140,13 +145,13 @@ def draw(rows, masses, plt):
         )
         axis.text(5, 1.8, "predicting the mean", fontsize=8)
     for method, color in COLORS.items():
-        mine = [r for r in rows if r["method"] == method]
+        mine = where(rows, method=method)
         x = sorted({r["r"] for r in mine})
         y = [np.mean([r["cpu"] for r in mine if r["r"] == at]) for at in x]
         axes[2].plot(x, y, "o-", ms=4, color=color)
     axes[2].set(yscale="log", xlabel="columns r", ylabel="CPU seconds a fit", title="time, mean of both")
     for version, marker in zip(VERSIONS, ("o-", "s--")):
-        mine = [m for m in masses if m["version"] == version]
+        mine = where(masses, version=version)
         x = [m["r"] for m in mine]
         y = [m["probability"] for m in mine]
         axes[3].plot(x, y, marker, ms=4, color="#2a6f97", label=f"by gradient, {version}")
@@ -157,8 +162,7 @@ def draw(rows, masses, plt):
     axes[3].set_title("a first draw hits a true term")
     for axis in axes:
         axis.title.set_fontsize(10.5)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25)
+        tidy(axis)
     axes[0].legend(frameon=False, loc="lower right", fontsize=9)
     axes[3].legend(frameon=False, loc="lower left", fontsize=9)
     return figure
@@ -192,17 +196,14 @@ def main():
             masses.append({"version": version, "r": r, "probability": float(np.mean(shares))})
     record = {
         "benchmark": "mirror_descent_dimensions",
-        "reproduces": "000, Fig. 2; 001, Fig. 6.3",
+        "reproduces": "Afkanpour et al. 2013, Fig. 2; Afkanpour 2013, Fig. 6.3",
         "verdict": judged(verdict(rows, masses), args.quick),
         "steps": steps,
         "draws": args.draws,
         "results": rows,
         "hit_probability": masses,
     }
-    plt = pyplot() if args.out is not None else None
-    if plt is not None:
-        record["figure"] = save(draw(rows, masses, plt), args.out)
-    finish(record, args.out)
+    finish(record, args.out, figure=lambda plt: draw(plt, rows, masses))
 
 
 if __name__ == "__main__":

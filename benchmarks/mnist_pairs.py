@@ -1,9 +1,9 @@
-"""Eight pairs of MNIST digits: one-dimensional bandwidths by every method (001, Fig. 6.9, Table 6.4).
+"""Eight pairs of MNIST digits: one-dimensional bandwidths by every method.
 
-500 training, 1,000 validation and 2,000 test rows of raw pixels, as in the thesis; ``mkl_methods.py`` has methods and
-protocol. The thesis gives finite methods 20 bandwidths evenly spaced in [500, 50000]; here they also run on 20 evenly
-spaced in log σ between the same ends ("[log]"). The thesis does not name its pairs in the text: these are eight of
-various difficulty.
+Afkanpour (2013), Fig. 6.9, Table 6.4. 500 training, 1,000 validation and 2,000 test rows of raw pixels, as in the
+thesis; ``mkl_methods.py`` has methods and protocol. The thesis gives finite methods 20 bandwidths evenly spaced in
+[500, 50000]; here they also run on 20 evenly spaced in log σ between the same ends ("[log]"). The thesis does not name
+its pairs in the text: these are eight of various difficulty.
 
 python benchmarks/mnist_pairs.py --data DIR --out results/mnist_pairs.json
 """
@@ -12,27 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from common import finish, judged, load, parser, pyplot, save
-from mkl_methods import (
-    Split,
-    better_of,
-    c_grid,
-    continuous,
-    evaluate,
-    finite,
-    median_ranks,
-    options,
-    print_table,
-    run_tasks,
-    runs_of,
-    say,
-    split_rows,
-    strips,
-    summary,
-    svc_grid,
-    table_of,
-    verdict,
-)
+from common import finish, judged, load_split, parser, verdict
+from comparison import Comparison, c_grid, options
+from mkl_methods import Split, continuous, finite, pair_tasks, svm_records
 
 PAIRS = [(0, 6), (1, 7), (2, 7), (3, 5), (3, 8), (4, 9), (5, 8), (7, 9)]
 SIZES = (500, 1000, 2000)
@@ -51,17 +33,8 @@ LOG = " [log]"
 
 def rows_of(folder):
     """Return the training images and their digits."""
-    arrays = load("mnist", folder)
-    if "X_train" in arrays:
-        return arrays["X_train"], arrays["y_train"].astype(int)
-    return arrays["X"][:60_000].astype(np.uint8), arrays["y"][:60_000].astype(int)
-
-
-def pair(X, y, a, b, sizes, seed) -> Split:
-    """Return a split of the rows of two digits."""
-    rows = np.flatnonzero((y == a) | (y == b))
-    rng = np.random.default_rng([seed, a, b])
-    return split_rows(X[rows], np.where(y[rows] == a, 1.0, -1.0), sizes, rng)
+    X, y = load_split("mnist", folder)[:2]
+    return X.astype(np.uint8), y.astype(int)
 
 
 def work(task, seed, s: Split, grid) -> list[dict]:
@@ -72,17 +45,14 @@ def work(task, seed, s: Split, grid) -> list[dict]:
         *finite(np.linspace(*ENDS, 20), single=True),
         *finite(np.geomspace(*ENDS, 20), LOG, single=True),
     ]
-    about = {"task": task, "seed": seed}
-    records = [{**about, "method": m.name, **evaluate(m, s, grid)} for m in methods]
-    records.append({**about, "method": "SVC, grid", **svc_grid(s, grid)})
-    return records
+    return svm_records({"task": task, "seed": seed}, methods, s, grid)
 
 
-def verdicts(errors, seconds) -> list[str]:
+def verdicts(compared: Comparison) -> list[str]:
     """Compare with Table 6.4 and the text around it."""
-    ranks = median_ranks(errors, THESIS)
-    said = ", ".join(f"{m} {ranks[m]:g} ({THESIS[m]:g})" for m in THESIS)
-    lower, same, higher = better_of(errors, "GCD-2s (1D)", "CKL (1D)")
+    errors, better = compared.errors, compared.better
+    ranks, said = compared.ranks_beside(THESIS)
+    lower, same, higher = better("GCD-2s (1D)", "CKL (1D)")
     found = [
         verdict(
             "GCD-2s (1D) has the best median rank of the methods of Table 6.4",
@@ -95,8 +65,8 @@ def verdicts(errors, seconds) -> list[str]:
         )
     ]
     other = "GCD-2s (1D), no own pairs"
-    against = median_ranks(errors, [m for m in THESIS if m != "GCD-2s (1D)"] + [other])
-    lower, same, higher = better_of(errors, other, "CKL (1D)")
+    against = compared.ranks([m for m in THESIS if m != "GCD-2s (1D)"] + [other])
+    lower, same, higher = better(other, "CKL (1D)")
     found.append(
         verdict(
             "GreedyAlignment(own_pairs=False) in its place has the best median rank",
@@ -115,7 +85,7 @@ def verdicts(errors, seconds) -> list[str]:
             f"{min(ranks[m] for m in fixed):g}.",
         )
     )
-    both = median_ranks(errors, [m for m in errors if m.endswith(LOG) or "(1D)" in m])
+    both = compared.ranks([m for m in errors if m.endswith(LOG) or "(1D)" in m])
     best = min((m for m in both if m.endswith(LOG)), key=both.get)
     found.append(
         verdict(
@@ -123,18 +93,18 @@ def verdicts(errors, seconds) -> list[str]:
             np.mean([errors[m + LOG][t].mean() < errors[m][t].mean() for m in fixed for t in errors[m]])
             > 0.5,
             "on 20 bandwidths evenly spaced in log σ the finite methods improve on "
-            + ", ".join(f"{better_of(errors, m + LOG, m)[0]} ({m})" for m in fixed)
+            + ", ".join(f"{better(m + LOG, m)[0]} ({m})" for m in fixed)
             + f" of {len(errors[best])} pairs; the best of them then is {best} with rank {both[best]:g} beside "
             f"{both['GCD-2s (1D)']:g} for GCD-2s and {both['CKL (1D)']:g} for CKL.",
         )
     )
-    median = {m: float(np.median(np.concatenate(list(v.values())))) for m, v in seconds.items()}
-    learned = {m: median[m] for m in THESIS if m != "UNIFORM"}
+    median, text = compared.median_seconds(THESIS)
+    quickest = min((m for m in THESIS if m != "UNIFORM"), key=median.get)
     found.append(
         verdict(
             "GCD-2s is the fastest MKL method after UNIFORM, one-stage methods the slowest",
-            min(learned, key=learned.get) == "GCD-2s (1D)",
-            "median CPU seconds " + ", ".join(f"{m} {median[m]:.2f}" for m in THESIS) + ".",
+            quickest == "GCD-2s (1D)",
+            f"{text}.",
             "20 kernels on 500 rows are few; see bandwidth_time.py for more.",
         )
     )
@@ -149,30 +119,11 @@ def main():
     if args.quick:
         pairs, repetitions, sizes, grid = PAIRS[3:5], 1, (150, 300, 500), grid[1:4]
     X, y = rows_of(args.data)
-    tasks = [
-        (f"{a} and {b}", seed, pair(X, y, a, b, sizes, seed), grid)
-        for seed in range(repetitions)
-        for a, b in pairs
-    ]
-    records = run_tasks(work, tasks, args.jobs, args.minutes)
-    errors, seconds = table_of(records), table_of(records, "seconds")
-    ranks = median_ranks(errors)
-    print_table(errors, ranks)
-    lines = [judged(v, args.quick) for v in verdicts(errors, seconds)]
-    say(*lines)
-    record = {
-        "benchmark": "mnist_pairs",
-        "reproduces": "001, Fig. 6.9, Table 6.4",
-        "verdict": lines,
-        "median_ranks": ranks,
-        "median_ranks_thesis_methods": median_ranks(errors, THESIS),
-        "results": summary(records),
-    }
-    plt = pyplot() if args.out is not None else None
-    if plt is not None:
-        title = f"MNIST pairs, {sizes[0]} training rows: {runs_of(errors)}; median rank in brackets"
-        record["figures"] = [save(strips(plt, errors, ranks, title, "test error, %"), args.out)]
-    finish(record, args.out)
+    found = Comparison.run(work, pair_tasks(X, y, pairs, sizes, repetitions, grid), args)
+    lines = judged(verdicts(found), args.quick)
+    record = found.record("mnist_pairs", "Afkanpour 2013, Fig. 6.9, Table 6.4", lines, THESIS)
+    title = f"MNIST pairs, {sizes[0]} training rows"
+    finish(record, args.out, figures={"": lambda plt: found.strips(plt, title, "test error, %")})
 
 
 if __name__ == "__main__":

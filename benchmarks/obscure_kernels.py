@@ -1,4 +1,4 @@
-"""More kernels, fewer updates: Obscure against the number of kernels (004, Fig. 5).
+"""More kernels, fewer updates: Obscure against the number of kernels (Orabona et al. 2012, Fig. 5).
 
 Six views of handwritten numerals (mfeat), each with RBF kernels of six widths: 36 kernels in the place of the paper's
 39 on Caltech-101, of which random subsets are taken; and, for contrast, one view with kernels on noise added. Counted
@@ -10,7 +10,6 @@ python benchmarks/obscure_kernels.py --data DIR --out results/obscure_kernels.js
 
 from __future__ import annotations
 
-import sys
 import warnings
 from itertools import pairwise
 
@@ -19,11 +18,23 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import train_test_split
 
-from common import finish, judged, load, parser, plain_log, pyplot, save
+from common import (
+    VIEWS,
+    error_of,
+    finish,
+    grade,
+    judged,
+    load_views,
+    parser,
+    plain_log,
+    say,
+    tidy,
+    where,
+)
 from manykernels import MKLClassifier
 from manykernels.solvers import Obscure
 
-VIEWS = ("fou", "fac", "kar", "pix", "zer", "mor")
+NAMES = VIEWS["mfeat"]
 #: Bandwidths squared, over the mean squared distance.
 WIDTHS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 COUNTS = (1, 2, 4, 8, 16, 36)
@@ -35,20 +46,18 @@ MOST = 400
 
 def squares(folder, rng):
     """Return squared distances over their mean: one matrix per view, and one per view of noise, as many."""
-    d = load("mfeat", folder)
-    views = [d[f"X_{v}"].astype(float) for v in VIEWS]
-    views = [(V - V.mean(axis=0)) / V.std(axis=0) for V in views]
-    noise = [rng.standard_normal((len(views[0]), 20)) for _ in range(COUNTS[-1])]
-    D = [euclidean_distances(V, squared=True) for V in views + noise]
-    return [(M / M.mean()).astype(np.float32) for M in D], d["y"]
+    views, y = load_views("mfeat", folder)
+    noise = [rng.standard_normal((len(y), 20)) for _ in range(COUNTS[-1])]
+    D = [euclidean_distances(V, squared=True) for V in [*views.values(), *noise]]
+    return [(M / M.mean()).astype(np.float32) for M in D], y
 
 
 def subset(kind, m, rng):
     """Return m pairs (matrix, width): a random subset of the informative ones, or one informative and noise."""
     if kind == "informative":
-        every = [(v, w) for v in range(len(VIEWS)) for w in WIDTHS]
+        every = [(v, w) for v in range(len(NAMES)) for w in WIDTHS]
         return [every[i] for i in rng.permutation(len(every))[:m]]
-    return [(VIEWS.index(ALONE), 1.0)] + [(len(VIEWS) + i, 1.0) for i in range(m - 1)]
+    return [(NAMES.index(ALONE), 1.0)] + [(len(NAMES) + i, 1.0) for i in range(m - 1)]
 
 
 def run(D, y, chosen, p, C, seed, rows):
@@ -61,8 +70,7 @@ def run(D, y, chosen, p, C, seed, rows):
     classes, errors = np.unique(y), []
 
     def look(step):
-        guess = classes[step.predictor().scores(Kt).argmax(axis=1)]
-        errors.append(float(np.mean(guess != y[test])))
+        errors.append(error_of(step.predictor(), classes, Kt, y[test]))
 
     def fit(on_iteration=None, **options):
         solver = Obscure(p, random_state=seed, **options)
@@ -112,10 +120,10 @@ def verdicts(results, counts, level):
     )
     return [
         f"Fewer online updates with more kernels (Fig. 5, right; Theorem 4): "
-        f"{'reproduced' if min(fewer.values()) > 1 else 'differs'}, {counts[-1]} kernels need "
+        f"{grade(min(fewer.values()) > 1)}, {counts[-1]} kernels need "
         + ", ".join(f"1/{f:.1f} (p = {p:g})" for p, f in fewer.items())
         + " of the updates of one.",
-        f"A given accuracy in fewer epochs with more kernels (Fig. 5, left): {'reproduced' if falls else 'differs'}; "
+        f"A given accuracy in fewer epochs with more kernels (Fig. 5, left): {grade(falls)}; "
         f"median epochs to {100 * level:g} % error at p = {min(good):g}, by number of kernels: {shown}.",
         "Not in the paper: fewer updates do not mean that the kernels are good, as noise too makes rows separable; "
         f"{counts[-1] - 1} kernels on noise beside one view make "
@@ -129,10 +137,10 @@ def verdicts(results, counts, level):
 
 
 def of(results, kind, p, m):
-    return next(r for r in results if (r["kind"], r["p"], r["kernels"]) == (kind, p, m))
+    return where(results, kind=kind, p=p, kernels=m)[0]
 
 
-def draw(results, counts, level, plt):
+def draw(plt, results, counts, level):
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
     norms = sorted({r["p"] for r in results})
     colors = plt.get_cmap("viridis")(np.linspace(0, 0.92, len(counts)))
@@ -152,7 +160,6 @@ def draw(results, counts, level, plt):
         title=f"informative, p = {norms[0]:g}",
     )
     plain_log(left.xaxis, left.yaxis)
-    left.legend(frameon=False, fontsize=8)
     for p, color in zip(norms, ("#2a6f97", "#7db8d6", "#6a994e"), strict=False):
         for kind, style in (("informative", "-o"), ("noise", "--s")):
             rows = [of(results, kind, p, m) for m in counts]
@@ -168,10 +175,7 @@ def draw(results, counts, level, plt):
     )
     right.set_xticks(counts, [str(m) for m in counts])
     right.minorticks_off()
-    right.legend(frameon=False, fontsize=8)
-    for axis in (left, right):
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+    tidy(left, right, legend=8)
     return figure
 
 
@@ -197,22 +201,19 @@ def main():
                 ]
                 results.append({"kind": kind, "p": norm, "kernels": m, **summary(runs, args.level)})
                 r = results[-1]
-                sys.stderr.write(
+                say(
                     f"{kind:12} p = {norm:<4g} {m:3d} kernels: {r['updates']:9,.0f} updates in "
                     f"{r['online_epochs']:5.1f} epochs, "
-                    f"{r['epochs_to_level']:4g} epochs to {args.level:.0%}, error {r['error']:.2%}\n"
+                    f"{r['epochs_to_level']:4g} epochs to {args.level:.0%}, error {r['error']:.2%}"
                 )
     record = {
         "benchmark": "obscure_kernels",
-        "reproduces": "004, Fig. 5",
+        "reproduces": "Orabona et al. 2012, Fig. 5",
         "rows": rows,
-        "verdict": [judged(v, args.quick) for v in verdicts(results, counts, args.level)],
+        "verdict": judged(verdicts(results, counts, args.level), args.quick),
         "results": results,
     }
-    plt = pyplot() if args.out is not None else None
-    if plt is not None:
-        record["figures"] = [save(draw(results, counts, args.level, plt), args.out)]
-    finish(record, args.out)
+    finish(record, args.out, figures={"": lambda plt: draw(plt, results, counts, args.level)})
 
 
 if __name__ == "__main__":

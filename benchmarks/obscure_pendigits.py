@@ -1,8 +1,9 @@
-"""Pendigits, four views: error and objective against time, over p (004, Fig. 2 bottom and Fig. 3).
+"""Pendigits, four views: error and objective against time, over p.
 
-One RBF kernel per view, exp(-d²/mean d²), as in section 5.1.2; the views are coordinates, abscissae, ordinates and
-steps of the pen, as the paper's own four are not in the data here. 3,000 of the 7,494 training rows by default (about
-eight minutes; ``--rows 7494`` for all), all 3,498 test rows, one C for all methods.
+Orabona et al. (2012), Fig. 2 (bottom) and Fig. 3. One RBF kernel per view, exp(-d²/mean d²), as in section 5.1.2; the
+views are coordinates, abscissae, ordinates and steps of the pen, as the paper's own four are not in the data here.
+3,000 of the 7,494 training rows by default (about eight minutes; ``--rows 7494`` for all), all 3,498 test rows, one C
+for all methods.
 
 - Obscure and Pegasos-MKL: max-hinge, every p of the paper's grid;
 - p-norm MKL: LpNorm on one-vs-rest hinges, as in the paper, at the same p. "joint" is LpNorm on the max-hinge, which
@@ -17,7 +18,6 @@ python benchmarks/obscure_pendigits.py --data DIR --out results/obscure_pendigit
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 
@@ -26,7 +26,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.multiclass import OneVsRestClassifier
 
-from common import Clock, finish, judged, load, parser, plain_log, pyplot, save
+from common import (
+    Clock,
+    error_of,
+    finish,
+    grade,
+    judged,
+    load_split,
+    parser,
+    plain_log,
+    say,
+    tidy,
+    where,
+)
 from manykernels import MKLClassifier
 from manykernels.solvers import SILP, LpNorm, Obscure
 
@@ -54,12 +66,7 @@ def views_of(X):
 
 def kernels(folder, rows):
     """Return the training and test stacks and labels."""
-    d = load("pendigits", folder)
-    if "X_train" in d:
-        parts = d["X_train"], d["y_train"], d["X_test"], d["y_test"]
-    else:
-        parts = d["X"][:7494], d["y"][:7494], d["X"][7494:], d["y"][7494:]
-    X, y, Xt, yt = parts
+    X, y, Xt, yt = load_split("pendigits", folder)
     take = np.random.default_rng(0).permutation(len(X))[:rows]
     train = views_of(X[take].astype(float) / 100)
     scales = [euclidean_distances(V[:1000], squared=True).mean() for V in train]
@@ -87,8 +94,7 @@ class Watch:
         point = {"seconds": now - self.start - self.away, "objective": step.objective}
         if step.iteration >= self.next:
             self.next = int(np.ceil(1.3 * step.iteration + 0.1))
-            guess = self.classes[step.predictor().scores(self.Kt).argmax(axis=1)]
-            point["error"] = float(np.mean(guess != self.yt))
+            point["error"] = error_of(step.predictor(), self.classes, self.Kt, self.yt)
         self.points.append(point)
         self.away += time.process_time() - now
 
@@ -154,11 +160,12 @@ class Task:
         }
 
 
-def say(record):
+def told(record):
+    """Print a record on one line, and return it."""
     error, seconds = 100 * record["error"], record["seconds"]
     weights = " ".join(f"{w:.2f}" for w in record["weights"])
-    sys.stderr.write(
-        f"{record['method']:14} p = {record['p']:<5g} error {error:5.2f} % {seconds:7.2f} s  weights {weights}\n"
+    say(
+        f"{record['method']:14} p = {record['p']:<5g} error {error:5.2f} % {seconds:7.2f} s  weights {weights}"
     )
     return record
 
@@ -167,13 +174,13 @@ def run(task, grid):
     """Return the records of all methods."""
     records = []
     for p in grid:
-        records.append(say(task.stochastic("Obscure", p)))
-        records.append(say(task.stochastic("Obscure, online", p, stage="online")))
-        records.append(say(task.stochastic("Pegasos-MKL", p, stage="batch", radius=np.inf)))
-        records.append(say(task.batch("LpNorm", p, LpNorm(p), joint=False)))
-        records.append(say(task.batch("LpNorm, joint", p, LpNorm(p, tol=1e-4), joint=True)))
-    records.append(say(task.batch("SILP", 1.0, SILP(), joint=False)))
-    records.append(say(task.batch("MC-MKL", 1.0, SILP(), joint=True)))
+        records.append(told(task.stochastic("Obscure", p)))
+        records.append(told(task.stochastic("Obscure, online", p, stage="online")))
+        records.append(told(task.stochastic("Pegasos-MKL", p, stage="batch", radius=np.inf)))
+        records.append(told(task.batch("LpNorm", p, LpNorm(p), joint=False)))
+        records.append(told(task.batch("LpNorm, joint", p, LpNorm(p, tol=1e-4), joint=True)))
+    records.append(told(task.batch("SILP", 1.0, SILP(), joint=False)))
+    records.append(told(task.batch("MC-MKL", 1.0, SILP(), joint=True)))
     return records
 
 
@@ -181,16 +188,15 @@ def contrast(task, p):
     """Return Obscure, Pegasos-MKL and their optimum at other C."""
     records, C = [], task.C
     for task.C in OTHER_C:
-        records.append(say(task.stochastic("Obscure", p)))
-        records.append(say(task.stochastic("Pegasos-MKL", p, stage="batch", radius=np.inf)))
-        records.append(say(task.batch("LpNorm, joint", p, LpNorm(p, tol=1e-4), joint=True)))
+        records.append(told(task.stochastic("Obscure", p)))
+        records.append(told(task.stochastic("Pegasos-MKL", p, stage="batch", radius=np.inf)))
+        records.append(told(task.batch("LpNorm, joint", p, LpNorm(p, tol=1e-4), joint=True)))
     task.C = C
     return records
 
 
 def of(records, method, p=None):
-    found = [r for r in records if r["method"] == method and p in (None, r["p"])]
-    return found if p is None else found[0]
+    return where(records, method=method) if p is None else where(records, method=method, p=p)[0]
 
 
 def seconds_to(curve, key, level):
@@ -216,18 +222,14 @@ def against_pegasos(records):
     return text, first[0] < first[1], ends[0] < 0.8 * ends[1]
 
 
-def grade(holds):
-    return "reproduced" if holds else "differs"
-
-
 def span(values, form=".1f"):
     return f"{min(values):{form}} to {max(values):{form}}"
 
 
 def verdicts(records, others):
     """Compare with sections 5.3 to 5.5."""
-    sets = [[r for r in records if r["p"] == SHOWN]]
-    sets += [[r for r in others if r["C"] == C] for C in OTHER_C]
+    sets = [where(records, p=SHOWN)]
+    sets += [where(others, C=C) for C in OTHER_C]
     texts, early, late = zip(*(against_pegasos(s) for s in sets), strict=True)
     obscure, batch, online = (of(records, m) for m in ("Obscure", "LpNorm", "Obscure, online"))
     errors, theirs, alone = (100 * np.array([r["error"] for r in rs]) for rs in (obscure, batch, online))
@@ -269,7 +271,7 @@ def trace(axis, record, key, label, base=0.0, **style):
     axis.plot(np.maximum(x, 1e-3), y, label=label, lw=1.6, **style)
 
 
-def draw(records, others, grid, plt):
+def draw(plt, records, others, grid):
     figure, axes = plt.subplots(1, 3, figsize=(14, 4.6), layout="constrained")
     p = SHOWN
     for method, color in COLORS.items():
@@ -285,7 +287,7 @@ def draw(records, others, grid, plt):
                 of(records, "LpNorm, joint", p)["objective"],
                 color=color,
             )
-            rest = [r for r in others if r["C"] == max(OTHER_C)]
+            rest = where(others, C=max(OTHER_C))
             label = f"{method}, C = {max(OTHER_C):g}"
             best = of(rest, "LpNorm, joint")[0]["objective"]
             trace(axes[1], of(rest, method)[0], "objective", label, best, color=color, ls="--")
@@ -311,9 +313,7 @@ def draw(records, others, grid, plt):
             axis.set_ylim(0.8 * top / 3, top)
         axis.set(xscale="log", xlabel="CPU seconds")
         plain_log(axis.xaxis)
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(frameon=False, fontsize=8)
+    tidy(*axes, legend=8)
     return figure
 
 
@@ -330,16 +330,13 @@ def main():
     others = contrast(task, SHOWN)
     record = {
         "benchmark": "obscure_pendigits",
-        "reproduces": "004, Fig. 2 (bottom), Fig. 3",
+        "reproduces": "Orabona et al. 2012, Fig. 2 (bottom), Fig. 3",
         "rows": len(task.y),
         "C": args.C,
-        "verdict": [judged(v, args.quick) for v in verdicts(records, others)],
+        "verdict": judged(verdicts(records, others), args.quick),
         "results": [{**r, "weights": list(r["weights"])} for r in records + others],
     }
-    plt = pyplot() if args.out is not None else None
-    if plt is not None:
-        record["figures"] = [save(draw(records, others, grid, plt), args.out)]
-    finish(record, args.out)
+    finish(record, args.out, figures={"": lambda plt: draw(plt, records, others, grid)})
 
 
 if __name__ == "__main__":

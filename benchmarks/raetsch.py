@@ -1,7 +1,7 @@
 """The Rätsch sets, ionosphere and sonar: SVMs and ridge regression on learned bandwidths.
 
-Classification (001, Fig. 6.12 and Table 6.4, "other data"): hinge loss, test error; see ``mkl_methods.py``.
-Regression on the ±1 labels (001, Fig. 6.5 and 6.14, Tables 6.3 and 6.5): squared loss, mean squared test error, with
+Classification (Afkanpour 2013, Fig. 6.12 and Table 6.4, "other data"): hinge loss, test error; see ``mkl_methods.py``.
+Regression on the ±1 labels (Fig. 6.5 and 6.14, Tables 6.3 and 6.5): squared loss, mean squared test error, with
 SGD-1s = ``MirrorDescent`` over all bandwidths beside CKL, IKL, GCD-2s, and LPMKL and UNIFORM on the 50 bandwidths
 10^-4 · 1.6^i. Sizes are those of Table 6.2; columns are standardised on the training rows, and for regression so are
 the labels.
@@ -17,37 +17,18 @@ python benchmarks/raetsch.py --data DIR --out results/raetsch.json
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 
-from common import OPENML, Clock, finish, judged, load, parser, pyplot, save
+from common import OPENML, Clock, chosen_C, finish, judged, load_two_classes, parser, say, verdict
+from comparison import Comparison, c_grid, options
 from manykernels import AlignedKernel, MKLRegressor
 from manykernels.families import Gaussians
 from manykernels.solvers import MirrorDescent
-from mkl_methods import (
-    Method,
-    Split,
-    better_of,
-    c_grid,
-    continuous,
-    evaluate,
-    finite,
-    is_two_stage,
-    median_ranks,
-    options,
-    print_table,
-    run_tasks,
-    runs_of,
-    say,
-    split_rows,
-    strips,
-    summary,
-    svc_grid,
-    table_of,
-    verdict,
-)
+from mkl_methods import Method, Split, continuous, finite, is_two_stage, split_rows, svm_records
 
 SIZES = {
     "banana": (500, 1000, 2000),
@@ -99,11 +80,7 @@ TABLE_5 = {
 
 def split_of(name, folder, seed) -> Split:
     """Return a split in the sizes of Table 6.2, standardised on its training rows."""
-    arrays = load(name, folder)
-    X, y = arrays["X"].astype(float), arrays["y"]
-    if name == "waveform" and len(np.unique(y)) == 3:  # OpenML's has three classes
-        y = y == np.unique(y)[0]
-    y = np.where(y == np.unique(y)[-1], 1.0, -1.0)
+    X, y = load_two_classes(name, folder)
     s = split_rows(X, y, SIZES[name], np.random.default_rng([seed, len(y)]))
     keep = s.X.std(axis=0) > 0
     mean, scale = s.X[:, keep].mean(axis=0), s.X[:, keep].std(axis=0)
@@ -126,18 +103,14 @@ def classify(name, seed, s: Split, grid) -> list[dict]:
         *continuous(ard=True, steps=ARD_STEPS, shrinkage=SHRINKAGE, extras=False),
         *finite(np.geomspace(*bounds_of(s.X), 20)),
     ]
-    about = {"part": "svm", "task": name, "seed": seed}
-    records = [{**about, "method": m.name, **evaluate(m, s, grid)} for m in methods]
-    records.append({**about, "method": "SVC, grid", **svc_grid(s, grid)})
-    return records
+    return svm_records({"part": "svm", "task": name, "seed": seed}, methods, s, grid)
 
 
-def svm_verdicts(errors) -> list[str]:
+def svm_verdicts(compared: Comparison) -> list[str]:
     """Compare with Table 6.4."""
-    ranks = median_ranks(errors, SVM_RANKS)
-    listed = ", ".join(f"{m} {ranks[m]:g} ({SVM_RANKS[m]:g})" for m in SVM_RANKS)
+    ranks, listed = compared.ranks_beside(SVM_RANKS)
     best = min(ranks, key=ranks.get)
-    lower, same, higher = better_of(errors, "GCD-2s (nD)", "GCD-2s (1D)")
+    lower, same, higher = compared.better("GCD-2s (nD)", "GCD-2s (1D)")
     return [
         verdict(
             "GCD-2s (nD) has the best median rank on these sets",
@@ -183,29 +156,22 @@ def ridge(method: Method, s: Split, grid) -> dict:
             learned.fit(s.X, s.y)
         found = ridge_on(*(learned.transform(Z) for Z in (s.X, s.Xv, s.Xt)), s, grid)
         return {**found, "seconds": found["seconds"] + clock.cpu}
-    best = None
-    for C in grid:
-        model = MKLRegressor(method.kernels, solver=method.solver, C=C, random_state=0)
-        with Clock() as clock:
-            model.fit(s.X, s.y)
-        missed = float(np.mean((model.predict(s.Xv) - s.yv) ** 2))
-        if best is None or missed < best[0]:
-            best = missed, C, model, clock.cpu
-    error = float(np.mean((best[2].predict(s.Xt) - s.yt) ** 2))
-    return {"error": error, "valid": best[0], "C": best[1], "seconds": best[3]}
+
+    def fit(C):
+        return MKLRegressor(method.kernels, solver=method.solver, C=C, random_state=0).fit(s.X, s.y)
+
+    best = chosen_C(grid, fit, lambda model: np.mean((model.predict(s.Xv) - s.yv) ** 2))
+    return {"error": float(np.mean((best.pop("model").predict(s.Xt) - s.yt) ** 2)), **best}
 
 
 def ridge_on(K, Kv, Kt, s: Split, grid) -> dict:
     """Return what ridge regression with a penalised intercept reaches on a kernel."""
-    best = None
-    for C in grid:
-        with Clock() as clock:
-            A = np.linalg.solve(K + 1.0 + np.eye(len(K)) / C, s.y)
-        missed = float(np.mean(((Kv + 1.0) @ A - s.yv) ** 2))
-        if best is None or missed < best[0]:
-            best = missed, C, A, clock.cpu
-    error = float(np.mean(((Kt + 1.0) @ best[2] - s.yt) ** 2))
-    return {"error": error, "valid": best[0], "C": best[1], "seconds": best[3]}
+
+    def fit(C):
+        return np.linalg.solve(K + 1.0 + np.eye(len(K)) / C, s.y)
+
+    best = chosen_C(grid, fit, lambda A: np.mean(((Kv + 1.0) @ A - s.yv) ** 2))
+    return {"error": float(np.mean(((Kt + 1.0) @ best.pop("model") - s.yt) ** 2)), **best}
 
 
 def ridge_grid(s: Split, grid) -> dict:
@@ -219,11 +185,9 @@ def ridge_grid(s: Split, grid) -> dict:
     return min(runs, key=lambda r: r["valid"])
 
 
-def ridge_verdicts(errors) -> list[str]:
+def ridge_verdicts(compared: Comparison) -> list[str]:
     """Compare with Tables 6.3 and 6.5."""
-    three, five = median_ranks(errors, TABLE_3), median_ranks(errors, TABLE_5)
-    in_three = ", ".join(f"{m} {three[m]:g} ({TABLE_3[m]:g})" for m in TABLE_3)
-    in_five = ", ".join(f"{m} {five[m]:g} ({TABLE_5[m]:g})" for m in TABLE_5)
+    (three, in_three), (five, in_five) = map(compared.ranks_beside, (TABLE_3, TABLE_5))
     best, best_one = min(five, key=five.get), [f"{m} (1D)" for m in ("SGD-1s", "CKL", "GCD-2s")]
     one_better = [m for m in ("SGD-1s", "CKL", "GCD-2s") if five[f"{m} (1D)"] < five[f"{m} (nD)"]]
     return [
@@ -261,32 +225,24 @@ def main():
     tasks = [(n, seed, split_of(n, args.data, seed), grid) for seed in range(repetitions) for n in names]
     record = {
         "benchmark": "raetsch",
-        "reproduces": "001, Fig. 6.5, 6.12, 6.14, Tables 6.3, 6.4, 6.5",
+        "reproduces": "Afkanpour 2013, Fig. 6.5, 6.12, 6.14, Tables 6.3, 6.4, 6.5",
         "verdict": [],
         "figures": [],
         "results": {},
     }
-    plt = pyplot() if args.out is not None else None
     parts = {
         "svm": (classify, svm_verdicts, 100.0, "test error, %", "SVM"),
         "ridge": (regress, ridge_verdicts, 1.0, "mean squared error", "ridge regression"),
     }
+    figures = {}
     for part in args.parts:
         run, judge, unit, label, title = parts[part]
-        records = run_tasks(run, tasks, args.jobs, args.minutes)
-        errors = table_of(records)
-        ranks = median_ranks(errors)
         say(title)
-        print_table(errors, ranks, unit=unit)
-        lines = [judged(v, args.quick) for v in judge(errors)]
-        say(*lines)
-        record["verdict"] += lines
-        record["results"][part] = {"median_ranks": ranks, "records": summary(records)}
-        if plt is not None:
-            title = f"{title}: {runs_of(errors)}; median rank in brackets"
-            where = args.out.with_name(f"{args.out.stem}_{part}")
-            record["figures"].append(save(strips(plt, errors, ranks, title, label, unit=unit), where))
-    finish(record, args.out)
+        found = Comparison.run(run, tasks, args, unit)
+        record["verdict"] += judged(judge(found), args.quick)
+        record["results"][part] = {"median_ranks": found.ranks(), "records": found.summary()}
+        figures[f"_{part}"] = partial(found.strips, title=title, xlabel=label, unit=unit)
+    finish(record, args.out, figures=figures)
 
 
 if __name__ == "__main__":

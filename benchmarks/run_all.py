@@ -7,7 +7,14 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
-SHARED = {"common.py", "mkl_methods.py", "run_all.py", "streaming_methods.py"}
+SHARED = {
+    "common.py",
+    "comparison.py",
+    "mkl_methods.py",
+    "run_all.py",
+    "streaming_methods.py",
+    "triply_methods.py",
+}
 
 if __name__ == "__main__":
     failed = []

@@ -1,4 +1,4 @@
-"""Coordinates drawn by the gradient against Nesterov's RCDM and RACDM on a quadratic (001, Fig. 6.1).
+"""Coordinates drawn by the gradient against Nesterov's RCDM and RACDM on a quadratic (Afkanpour 2013, Fig. 6.1).
 
 f(x) = ½ Σ_i (x_i - 0.9^i)² in 10^4 dimensions, from x = 0. RCDM with α = 1 draws uniformly, as every
 Lipschitz constant is 1, and puts the drawn coordinate right in one step. RACDM (Nesterov 2010, (6.1)) adapts
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common import Clock, finish, judged, parser, pyplot, save
+from common import Clock, finish, handles_of, judged, legend_below, parser, tidy
 
 DIMENSION, STEPS = 10_000, 20_000
 COLORS = {
@@ -119,7 +119,7 @@ def verdict(table):
     )
 
 
-def draw(bands, steps, plt):
+def draw(plt, bands, steps):
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
     for axis, logarithmic in zip(axes, (False, True), strict=True):
         for name, curves in bands.items():
@@ -134,14 +134,12 @@ def draw(bands, steps, plt):
         axis.set_yscale("log")
         axis.set_ylim(1e-8, 2)
         axis.set_xlabel("step" + (" (logarithmic)" if logarithmic else ""))
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25)
+        tidy(axis)
     axes[1].set_xscale("log")
     axes[0].set_xlim(0, steps)
     axes[1].set_xlim(1, steps)
     axes[0].set_ylabel("f(x) / f(0)")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
+    legend_below(figure, handles_of(axes[0]), ncols=len(bands), fontsize=9)
     figure.suptitle(
         rf"$\frac{{1}}{{2}}\sum_i (x_i - 0.9^i)^2$ in {DIMENSION:,} dimensions: mean and range of the runs"
     )
@@ -160,17 +158,14 @@ def main():
         table[name] = summary(bands[name], clock.wall / seeds)
     record = {
         "benchmark": "sampling_quadratic",
-        "reproduces": "001, Fig. 6.1",
+        "reproduces": "Afkanpour 2013, Fig. 6.1",
         "dimension": DIMENSION,
         "steps": steps,
         "seeds": seeds,
         "verdict": judged(verdict(table), args.quick),
         "methods": table,
     }
-    plt = pyplot() if args.out is not None else None
-    if plt is not None:
-        record["figure"] = save(draw(bands, steps, plt), args.out)
-    finish(record, args.out)
+    finish(record, args.out, figure=lambda plt: draw(plt, bands, steps))
 
 
 if __name__ == "__main__":

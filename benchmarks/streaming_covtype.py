@@ -1,9 +1,9 @@
-"""covtype: seven classes against peers in the same run, and two classes by the protocol of paper 002.
+"""covtype: seven classes against peers in the same run, and two classes by the protocol of Li et al. (2017).
 
 Seven classes: 80 % of the 581,012 rows, the ten numeric columns standardised; Blockwise with learned Laplacian
 bandwidths, four RBF bandwidths with Fourier features, one pass of ``partial_fit``, and TriplyStochastic on 100,000
 rows. Two classes (the most frequent one against the others): 40 principal components, five RBF kernels, λ = 1e-5,
-paper 002, Table 1–2 and Fig. 1–2; Obscure, Ufo and LpNorm on ``--subset`` rows (the paper: 20,000).
+Li et al., Table 1–2 and Fig. 1–2; Obscure, Ufo and LpNorm on ``--subset`` rows (the paper: 20,000).
 
 python benchmarks/streaming_covtype.py --data DIR --out results/streaming_covtype.json [--part seven]
 """
@@ -15,27 +15,24 @@ import tempfile
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from common import judged, load, parser, pyplot, save
+from common import judged, load, parser, reached, standardised
 from manykernels import MKLClassifier
 from manykernels.kernels import RBF
 from manykernels.solvers import Blockwise, TriplyStochastic
 from streaming_methods import (
     Report,
     Rows,
-    draw_curves,
     draw_scores,
     fit_peer,
     in_one_pass,
     measured,
     median_distance,
     ours,
-    paper_part,
-    paper_verdicts,
     peers,
-    reduced,
     table,
     warm_up,
 )
+from triply_methods import draw_curves, paper_part, paper_verdicts, reduced
 
 OURS = ["Blockwise, laplacian", "Blockwise, one pass", "Blockwise, four RBF", "TriplyStochastic, 100k rows"]
 GOAL = 0.975
@@ -45,7 +42,7 @@ def rows_of(folder, n):
     """Return 80 % of the rows (at most n) to train and 20 % to test."""
     d = load("covtype", folder)
     X, y = np.asarray(d["X"]).astype(np.float32), np.asarray(d["y"]).astype(int)
-    X[:, :10] = (X[:, :10] - X[:, :10].mean(0)) / X[:, :10].std(0)
+    X[:, :10] = standardised(X[:, :10])
     X, Xt, y, yt = train_test_split(X, y, test_size=0.2, random_state=0)
     return Rows(X[:n], y[:n], Xt, yt)
 
@@ -86,21 +83,17 @@ def seven(report, folder, yt):
     light = results.get("LightGBM") or results["HistGradientBoosting"]
     if "failed" in best or "failed" in light:
         return {"covtype: goal": "a fit failed"}
-    reached = best["score"] >= GOAL and best["cpu_s"] <= 0.5 * light["cpu_s"] and gigabytes(best) <= 0.7
     return {
-        f"covtype: >= {GOAL} in <= 0.5 x LightGBM's CPU time, <= 0.7 GB": (
+        f"covtype: >= {GOAL} in <= 0.5 x LightGBM's CPU time, <= 0.7 GB": reached(
             f"{best['score']:.4f} (LightGBM {light['score']:.4f}), {best['cpu_s'] / light['cpu_s']:.2f} x its "
-            f"{light['cpu_s']:.0f} CPU s, {gigabytes(best):.2f} GB above the data: "
-            f"{'reached' if reached else 'not reached'}"
+            f"{light['cpu_s']:.0f} CPU s, {gigabytes(best):.2f} GB above the data",
+            best["score"] >= GOAL and best["cpu_s"] <= 0.5 * light["cpu_s"] and gigabytes(best) <= 0.7,
         )
     }
 
 
-def figure(record, out):
+def draw(plt, record):
     """Draw accuracy against CPU seconds, then the paper's two figures."""
-    plt = pyplot()
-    if plt is None:
-        return None
     results = record.get("seven classes", {})
     curves = [k for k in ("two classes, curves", "two classes, rows") if k in record]
     count = bool(results) + len(curves)
@@ -118,7 +111,7 @@ def figure(record, out):
         ax.set_xlabel("CPU seconds to fit" if x == "cpu_s" else "training rows")
         ax.set_ylabel("test error (%)")
         ax.legend(fontsize=7.5, frameon=False)
-    return save(fig, out)
+    return fig
 
 
 def main():
@@ -146,7 +139,7 @@ def main():
             paper_part(report, "two classes", place, subset, sizes, args.quick)
             at = min(20_000, len(two.X))
             verdicts |= paper_verdicts(report.record, "two classes", (0.1680, 0.1630), at)
-    report.finish({k: judged(v, args.quick) for k, v in verdicts.items()}, figure)
+    report.finish(judged(verdicts, args.quick), draw)
 
 
 if __name__ == "__main__":

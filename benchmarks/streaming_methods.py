@@ -1,4 +1,4 @@
-"""What the benchmarks of many rows share: one process for every fit, peers, and the protocol of paper 002.
+"""What the benchmarks of many rows share: one process for every fit, a report as records come, and peers.
 
 Every fit runs in a process of its own, which reads its rows from a folder of .npy files: CPU seconds and peak memory
 are then the method's, not its predecessors'. Only quick runs stay in one process. Compiled loops are warmed up on a few
@@ -7,40 +7,23 @@ rows before the clock starts. Threads are those of the environment (``OMP_NUM_TH
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import pathlib
-import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import Ridge, RidgeClassifier, SGDClassifier, SGDRegressor
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 
-from common import Clock, finish, peak_mib, plain_log
+from common import Clock, finish, peak_mib, plain_log, say, write
 from manykernels import MKLClassifier, MKLRegressor
-from manykernels.kernels import RBF
-from manykernels.solvers import Blockwise, LpNorm, Obscure, TriplyStochastic, Ufo
-
-#: The paper's λ, and rows times epochs that stochastic methods may see, in no more epochs than these.
-LAM, VISITS, MOST_EPOCHS = 1e-5, 6_000_000, 300
-COLORS = {
-    "Blockwise": "#2a6f97",
-    "Blockwise, laplacian": "#c1121f",
-    "triply": "#e09f3e",
-    "doubly": "#6a994e",
-    "Obscure": "#6d597a",
-    "Ufo": "#b08ea2",
-    "LpNorm": "#333333",
-}
-
+from manykernels.solvers import Blockwise
 
 # -- one process for every fit -----------------------------------------------------------------------------
 
@@ -126,20 +109,17 @@ def measured(fit, rows: Rows, metric="score") -> dict:
     return {**record, "warnings": own[:3]} if own else record
 
 
-def alone(func, *args) -> dict:
-    """Run ``func(*args)`` in a fresh process; a failure is a record, too."""
+def record_of(func, *args, quick: bool) -> dict:
+    """Return what ``func(*args)`` returns in a fresh process, or in this one where it is quick.
+
+    Memory is the method's alone in a process of its own only. A failure is a record, too.
+    """
     try:
+        if quick:
+            return func(*args)
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             return pool.submit(func, *args).result()
     except Exception as error:  # also a process that was killed for its memory
-        return {"failed": f"{type(error).__name__}: {error}"}
-
-
-def here(func, *args) -> dict:
-    """Run ``func(*args)`` in this process: memory is then not the method's alone."""
-    try:
-        return func(*args)
-    except Exception as error:
         return {"failed": f"{type(error).__name__}: {error}"}
 
 
@@ -152,27 +132,19 @@ class Report:
 
     def fit(self, part: str, name: str, func, *args) -> dict:
         """Keep what ``func(*args)`` returns, from a process of its own; quick runs stay in this one."""
-        return self.add(part, name, here(func, *args) if self.record["quick"] else alone(func, *args))
+        return self.add(part, name, record_of(func, *args, quick=self.record["quick"]))
 
     def add(self, part: str, name: str, value) -> dict:
         """Keep a record under part and name, say so on the standard error, and return it."""
         self.record.setdefault(part, {})[name] = value
-        sys.stderr.write(f"{part} | {name} | {brief(value)}\n")
-        if self.out is not None:
-            import json
-
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-            self.out.write_text(json.dumps(self.record, indent=2, default=float) + "\n")
+        say(f"{part} | {name} | {brief(value)}")
+        write(self.record, self.out)
         return value
 
-    def finish(self, verdicts: dict[str, str], figure=None) -> None:
-        """Print everything."""
+    def finish(self, verdicts: dict[str, str], draw) -> None:
+        """Draw the record by ``draw(plt, record)``, and print everything."""
         self.record["verdicts"] = verdicts
-        if figure is not None and self.out is not None:
-            self.record["figure"] = figure(self.record, self.out)
-        finish(self.record, self.out)
-        for claim, verdict in verdicts.items():
-            sys.stderr.write(f"{claim}: {verdict}\n")
+        finish(self.record, self.out, figure=lambda plt: draw(plt, self.record))
 
 
 def brief(record) -> str:
@@ -191,10 +163,10 @@ def brief(record) -> str:
 
 def table(part: dict, title: str) -> None:
     """Write a table of records to the standard error, best first."""
-    sys.stderr.write(f"\n{title}\n")
+    say("", title)
     good = [(name, r) for name, r in part.items() if "score" in r]
     for name, r in sorted(good, key=lambda item: -item[1]["score"]):
-        sys.stderr.write(f"  {name:34s} {brief(r)}\n")
+        say(f"  {name:34s} {brief(r)}")
 
 
 # -- methods -----------------------------------------------------------------------------------------------
@@ -269,133 +241,7 @@ def ours(kind: str, kernels="laplacian", **solver):
     return estimator(kernels, solver=Blockwise(random_state=0, **solver))
 
 
-# -- the protocol of paper 002 -----------------------------------------------------------------------------
-
-
-def reduced(rows: Rows, dimensions: int) -> Rows:
-    """Return rows of principal components, fitted on the training part."""
-    some = rows.X[np.random.default_rng(0).permutation(len(rows.X))[:50_000]]
-    pca = PCA(dimensions, random_state=0).fit(some)
-    return Rows(
-        pca.transform(rows.X).astype(np.float32), rows.y, pca.transform(rows.Xt).astype(np.float32), rows.yt
-    )
-
-
-def five_kernels(X) -> dict:
-    """Return an RBF kernel on all columns and one on each quarter, each as wide as the median distance."""
-    quarters = np.array_split(np.arange(X.shape[1]), 4)
-    out = {"all": RBF(median_distance(X))}
-    for k, columns in enumerate(quarters):
-        out[f"quarter {k + 1}"] = RBF(median_distance(X, columns), columns=columns)
-    return out
-
-
-def paper_model(name: str, X, n_classes: int, budget: int | None):
-    """Return a method of the paper's section 6, at its λ and p; `budget` is epochs or sweeps."""
-    kernels, C = five_kernels(X), 1 / (LAM * len(X))
-    p = 2 * math.log(5) / (2 * math.log(5) - 1)
-    epochs = budget or max(2, min(MOST_EPOCHS, VISITS // len(X)))
-    hinge = "hinge" if n_classes == 2 else "softmax"
-    if name == "triply":
-        return MKLClassifier(
-            kernels, solver=TriplyStochastic(p, epochs=epochs, random_state=0), loss=hinge, C=C
-        )
-    if name == "doubly":
-        plain = TriplyStochastic(epochs=epochs, learn_weights=False, kernels_per_step="all", random_state=0)
-        return MKLClassifier(kernels, solver=plain, loss=hinge, C=C)
-    if name == "Blockwise":
-        return MKLClassifier(kernels, solver=Blockwise(p=p, sweeps=budget or 3, random_state=0), C=C)
-    if name == "Blockwise, laplacian":
-        return MKLClassifier("laplacian", solver=Blockwise(sweeps=budget or 3, random_state=0))
-    batch = {
-        "Obscure": Obscure(p, epochs=budget or 10, random_state=0),
-        "Ufo": Ufo(epochs=budget or 10, random_state=0),
-        "LpNorm": LpNorm(p, tol=1e-2, max_iter=budget or 20),
-    }
-    return MKLClassifier(kernels, solver=batch[name], C=C)
-
-
-def fit_paper(folder, name, n, budget=None) -> dict:
-    """Measure a method of the paper on the first n rows."""
-    rows = Rows.load(folder, n)
-    model = paper_model(name, rows.X, len(np.unique(rows.y)), budget)
-    warm_up(model, rows.X, rows.y, 500)
-    record = measured(model.fit, rows)
-    if hasattr(model.combination_, "shares") and name not in ("Blockwise, laplacian",):
-        record["shares"] = [float(s) for s in model.combination_.shares()]
-    return {**record, "error": 1 - record["score"], "epochs": budget}
-
-
-#: Epochs, sweeps or iterations of the learning curves.
-BUDGETS = {
-    "triply": (1, 3, 10, 30, 100, 300),
-    "doubly": (1, 3, 10, 30, 100, 300),
-    "Blockwise": (1, 2, 4),
-    "Blockwise, laplacian": (1, 2, 4),
-    "Obscure": (1, 3, 10),
-    "Ufo": (1, 3, 10),
-    "LpNorm": (2, 20),
-}
-
-
-def paper_part(report: Report, part: str, folder, subset: int, sizes, quick: bool) -> None:
-    """Learning curves on `subset` rows (Fig. 1), then errors against the number of rows (Fig. 2)."""
-    for name, budgets in BUDGETS.items():
-        for budget in budgets[1:2] if quick else budgets:
-            report.fit(f"{part}, curves", f"{name}, {budget}", fit_paper, folder, name, subset, budget)
-    for n in sizes:
-        for name in ("triply", "doubly", "Blockwise", "Blockwise, laplacian"):
-            report.fit(f"{part}, rows", f"{name}, {n}", fit_paper, folder, name, n)
-
-
-def paper_verdicts(record: dict, part: str, paper: tuple[float, float], n: int) -> dict[str, str]:
-    """Return the paper's three observations with what was measured."""
-    by_rows = record.get(f"{part}, rows", {})
-    curves = record.get(f"{part}, curves", {})
-
-    def error(name, rows):
-        return by_rows.get(f"{name}, {rows}", {}).get("error", math.nan)
-
-    doubly, triply = error("doubly", n), error("triply", n)
-    sizes = sorted({int(k.rsplit(", ", 1)[1]) for k in by_rows})
-    last = {k: [v for c, v in curves.items() if c.rsplit(", ", 1)[0] == k and "error" in v] for k in BUDGETS}
-    ends = {k: (v[-1]["error"], v[-1]["cpu_s"]) for k, v in last.items() if v}
-    listed = ", ".join(f"{k} {e:.4f} in {s:.1f} CPU s" for k, (e, s) in ends.items())
-    batch = [ends[k] for k in ("Obscure", "Ufo", "LpNorm") if k in ends]
-    first = "not measured"
-    if batch and "triply" in ends:
-        lowest, quickest = min(e for e, _ in batch), min(s for _, s in batch)
-        lower, faster = ends["triply"][0] <= lowest, ends["triply"][1] <= quickest
-        quality, speed = "no worse" if lower else "worse", "no slower" if faster else "slower"
-        first = f"triply {quality} and {speed} than the batch solvers"
-    grows = [error("triply", k) for k in sizes]
-    return {
-        f"{part}: 1, triply against batch solvers on the same rows": f"{first}: {listed}",
-        f"{part}: 2, triply better than doubly": (
-            f"error {triply:.4f} against {doubly:.4f} on {n} rows (paper: {paper[1]} against {paper[0]}): "
-            f"{'confirmed' if triply < doubly else 'not confirmed'}"
-        ),
-        f"{part}: 3, more rows help triply": (
-            ", ".join(f"{k} rows {e:.4f}" for k, e in zip(sizes, grows, strict=True))
-            + f": {'confirmed' if len(grows) > 1 and grows[-1] < grows[0] else 'not confirmed'}"
-        ),
-    }
-
-
-def draw_curves(ax, curves: dict, x: str) -> None:
-    """Draw test errors against CPU seconds or against rows, one line per method."""
-    for name in BUDGETS:
-        points = [v for k, v in curves.items() if k.rsplit(", ", 1)[0] == name and "error" in v]
-        if points:
-            xs, ys = [v[x] for v in points], [100 * v["error"] for v in points]
-            ax.plot(xs, ys, "o-", ms=4, lw=1.5, color=COLORS[name], label=name)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    for part in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-        part(lambda value, _: f"{value:.3g}")  # 20, not 2 × 10¹
-    ax.tick_params(axis="y", which="minor", labelsize=7)
-    ax.xaxis.set_minor_formatter(lambda value, _: "")
-    ax.spines[["top", "right"]].set_visible(False)
+# -- figures ------------------------------------------------------------------------------------------------
 
 
 def draw_scores(ax, results: dict, own, text=str) -> None:

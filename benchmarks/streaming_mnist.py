@@ -1,4 +1,4 @@
-"""MNIST, 6 against 8 and ten classes, by the protocol of paper 002: Table 2 and Fig. 1–2, with peers.
+"""MNIST, 6 against 8 and ten classes, by the protocol of Li et al. (2017): Table 2 and Fig. 1–2, with peers.
 
 100 principal components, an RBF kernel on all and one on each quarter of them, λ = 1e-5. The paper has mnist8m, whose
 rows are distorted copies; here are MNIST's own 60,000. Learning curves are fits with growing budgets on ``--subset``
@@ -13,32 +13,16 @@ import tempfile
 
 import numpy as np
 
-from common import judged, load, parser, pyplot, save
-from streaming_methods import (
-    Report,
-    Rows,
-    draw_curves,
-    fit_peer,
-    measured,
-    ours,
-    paper_part,
-    paper_verdicts,
-    peers,
-    reduced,
-    table,
-    warm_up,
-)
+from common import judged, load_split, parser
+from streaming_methods import Report, Rows, fit_peer, measured, ours, peers, table, warm_up
+from triply_methods import draw_curves, paper_part, paper_verdicts, reduced
 
 PARTS = {"6 against 8": (0.0014, 0.0011), "ten classes": (0.0250, 0.0220)}
 
 
 def rows_of(folder, n):
     """Return MNIST's own split, pixels in [0, 1]; at most n training rows, in random order."""
-    d = load("mnist", folder)
-    if "X_train" in d:
-        X, y, Xt, yt = d["X_train"], d["y_train"], d["X_test"], d["y_test"]
-    else:
-        X, y, Xt, yt = d["X"][:60_000], d["y"][:60_000], d["X"][60_000:], d["y"][60_000:]
+    X, y, Xt, yt = load_split("mnist", folder)
     pick = np.random.default_rng(0).permutation(len(X))[:n]
     X, Xt = (np.asarray(A, dtype=np.float32).reshape(len(A), -1) / 255 for A in (X[pick], Xt))
     return Rows(X, y[pick].astype(int), Xt, yt.astype(int))
@@ -72,11 +56,8 @@ def run(report, part, rows, folder, subset, quick):
     table(report.record[everything], f"MNIST, {part}, {len(rows.X)} rows, 100 components")
 
 
-def figure(record, out):
+def draw(plt, record):
     """Draw Fig. 1 above Fig. 2."""
-    plt = pyplot()
-    if plt is None:
-        return None
     shown = [part for part in PARTS if f"{part}, curves" in record]
     fig, axes = plt.subplots(
         2, len(shown), figsize=(5.4 * len(shown), 7.6), layout="constrained", squeeze=False
@@ -91,7 +72,7 @@ def figure(record, out):
         for ax in (top, bottom):
             ax.set_ylabel("test error (%)")
     axes[0, 0].legend(fontsize=8, frameon=False)
-    return save(fig, out)
+    return fig
 
 
 def main():
@@ -116,7 +97,7 @@ def main():
             sizes = {int(k.rsplit(", ", 1)[1]) for k in report.record[f"{part}, rows"]}
             at = max(k for k in sizes if k <= 20_000)
             verdicts |= paper_verdicts(report.record, part, PARTS[part], at)
-    report.finish({k: judged(v, args.quick) for k, v in verdicts.items()}, figure)
+    report.finish(judged(verdicts, args.quick), draw)
 
 
 if __name__ == "__main__":

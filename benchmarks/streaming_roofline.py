@@ -21,17 +21,16 @@ python benchmarks/streaming_roofline.py --out results/streaming_roofline.json
 from __future__ import annotations
 
 import os
-import time
 
 import numpy as np
 
-from common import judged, parser, pyplot, save
+from common import Clock, judged, parser, reached
 from manykernels import MKLClassifier
 from manykernels._util.threads import one_blas_thread
 from manykernels.features._fourier import cos_sin
 from manykernels.kernels import RBF, Laplacian
 from manykernels.solvers import Blockwise, TriplyStochastic
-from streaming_methods import Report, alone, here, warm_up
+from streaming_methods import Report, record_of, warm_up
 
 D, FEATURES, BLOCK, CLASSES, SWEEPS = 54, 4096, 512, 7, 3
 GRIDS = 256
@@ -51,10 +50,9 @@ def timed(func, least=0.4) -> float:
     func()
     best, total = np.inf, 0.0
     while total < least:
-        start = time.process_time()
-        func()
-        took = time.process_time() - start
-        best, total = min(best, took), total + max(took, 1e-7)
+        with Clock() as clock:
+            func()
+        best, total = min(best, clock.cpu), total + max(clock.cpu, 1e-7)
     return best
 
 
@@ -123,9 +121,9 @@ def fourier(n) -> dict:
         warm_up(model, X, y, 3000)
     before = best_pieces()
     for name, model in (("Blockwise", blockwise), ("TriplyStochastic", triply)):
-        start = time.process_time()
-        model.fit(X, y)
-        out[f"{name} fit"] = time.process_time() - start
+        with Clock() as clock:
+            model.fit(X, y)
+        out[f"{name} fit"] = clock.cpu
         out[f"{name} predict"] = timed(lambda model=model: model.decision_function(X), 0.1)
     after = best_pieces()
     ns = {k: min(before[k], after[k]) for k in before}
@@ -162,15 +160,14 @@ def binning(n) -> dict:
         [Laplacian(20.0)], solver=Blockwise(grids=GRIDS, sweeps=SWEEPS, holdout=0, random_state=0)
     )
     warm_up(model, X, y, 3000)
-    start = time.process_time()
-    model.fit(X, y)
-    fit = time.process_time() - start
+    with Clock() as clock:
+        model.fit(X, y)
     guess = timed(lambda: model.decision_function(X), 0.1)
     per = 1e6 / (n * GRIDS)
     return {
         "bins, 54 columns": seconds * per,
         "bins, 10 columns": ten * per,
-        "fit, per sweep": fit * per / SWEEPS,
+        "fit, per sweep": clock.cpu * per / SWEEPS,
         "prediction": guess * per,
     }
 
@@ -193,9 +190,9 @@ def growth(name, sizes) -> dict:
     model, cpu = model_of(name), []
     warm_up(model, X, y, 3000)
     for n in sizes:
-        start = time.process_time()
-        model.fit(X[:n], y[:n])
-        cpu.append(time.process_time() - start)
+        with Clock() as clock:
+            model.fit(X[:n], y[:n])
+        cpu.append(clock.cpu)
     return {"rows": list(sizes), "cpu_s": cpu, "slope": float(np.polyfit(np.log(sizes), np.log(cpu), 1)[0])}
 
 
@@ -206,21 +203,20 @@ def clocked(name, n, repeats) -> dict:
     warm_up(model, X, y, 3000)
     fit = predict = np.inf
     for _ in range(repeats):
-        start = time.perf_counter()
-        model.fit(X, y)
-        fitted = time.perf_counter()
-        model.decision_function(X)
-        fit, predict = min(fit, fitted - start), min(predict, time.perf_counter() - fitted)
+        with Clock() as fitted:
+            model.fit(X, y)
+        with Clock() as predicted:
+            model.decision_function(X)
+        fit, predict = min(fit, fitted.wall), min(predict, predicted.wall)
     return {"fit": fit, "predict": predict}
 
 
 def threads(report, name, n, repeats) -> dict:
     """Return how much faster two threads are, each number in a process of its own: BLAS reads it when it starts."""
-    run = here if report.record["quick"] else alone
     before, times = {v: os.environ.get(v) for v in THREADS}, {}
     for k in (1, 2):
         os.environ.update(dict.fromkeys(THREADS, str(k)))
-        times[k] = run(clocked, name, n, repeats)
+        times[k] = record_of(clocked, name, n, repeats, quick=report.record["quick"])
     for variable, value in before.items():
         os.environ.pop(variable) if value is None else os.environ.update({variable: value})
     found = {what: times[1][what] / times[2][what] for what in ("fit", "predict")}
@@ -231,35 +227,31 @@ def verdicts_of(record) -> dict[str, str]:
     """Return a verdict per claim."""
     shares, bins = record["fourier"]["all"]["shares"], record["binning"]["all"]
 
-    def said(value, ok):
-        return f"{value}: {'reached' if ok else 'not reached'}"
-
     out = {}
     for name, least in (
         ("Blockwise, training", 0.6),
         ("TriplyStochastic, training", 0.6),
         ("prediction", 0.8),
     ):
-        out[f"{name}: >= {least:.0%} of the roofline"] = said(f"{shares[name]:.0%}", shares[name] >= least)
+        out[f"{name}: >= {least:.0%} of the roofline"] = reached(f"{shares[name]:.0%}", shares[name] >= least)
     worst = max(v for k, v in bins.items() if k != "fit, per sweep")
-    out["binning <= 0.15 µs per row and grid"] = said(
+    out["binning <= 0.15 µs per row and grid"] = reached(
         ", ".join(f"{k} {v:.3f}" for k, v in bins.items()), max(worst, bins["fit, per sweep"]) <= 0.15
     )
     for name, r in record["speed-up"].items():
         for what in ("fit", "predict"):
-            out[f"{name}, {what}: two threads >= 1.7 x"] = said(
+            out[f"{name}, {what}: two threads >= 1.7 x"] = reached(
                 f"{r[what]:.2f} x at a load of {r['load']:.1f}", r[what] >= 1.7
             )
     for name, r in record["growth"].items():
-        out[f"{name}: no more than linear in the rows"] = said(f"slope {r['slope']:.2f}", r["slope"] <= 1.1)
+        out[f"{name}: no more than linear in the rows"] = reached(
+            f"slope {r['slope']:.2f}", r["slope"] <= 1.1
+        )
     return out
 
 
-def figure(record, out):
+def draw(plt, record):
     """Draw the pieces and the shares, and the growth."""
-    plt = pyplot()
-    if plt is None:
-        return None
     fig, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained", width_ratios=(1, 1.3, 1))
     ns = record["fourier"]["all"]["pieces_ns"]
     axes[0].barh(list(ns)[::-1], list(ns.values())[::-1], color="#2a6f97", height=0.6)
@@ -281,7 +273,7 @@ def figure(record, out):
     axes[2].legend(fontsize=8, frameon=False)
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
-    return save(fig, out)
+    return fig
 
 
 def main():
@@ -297,8 +289,7 @@ def main():
     for name in ("binning", "Fourier", "TriplyStochastic"):
         report.fit("growth", name, growth, name, sizes)
         report.add("speed-up", name, threads(report, name, 2 * n, 1 if args.quick else 3))
-    verdicts = {k: judged(v, args.quick) for k, v in verdicts_of(report.record).items()}
-    report.finish(verdicts, figure)
+    report.finish(judged(verdicts_of(report.record), args.quick), draw)
 
 
 if __name__ == "__main__":

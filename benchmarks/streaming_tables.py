@@ -15,19 +15,18 @@ import tempfile
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from common import judged, load, parser, pyplot, save
+from common import judged, load, parser, reached, standardised
 from streaming_methods import (
     Report,
     Rows,
-    alone,
     brief,
     draw_scores,
     fit_peer,
-    here,
     in_one_pass,
     measured,
     ours,
     peers,
+    record_of,
     table,
     warm_up,
 )
@@ -41,8 +40,7 @@ def flights(folder, n):
     pick = np.linspace(0, len(d["X"]) - 1, min(n, len(d["X"]))).astype(int)
     X, y = d["X"][pick].astype(np.float32), (d["y"][pick] > 15).astype(int)
     cut = len(X) * 9 // 10
-    mean, deviation = X[:cut].mean(0), X[:cut].std(0)
-    X = (X - mean) / np.where(deviation > 0, deviation, 1)
+    X = standardised(X, slice(cut))
     return Rows(X[:cut], y[:cut], X[cut:], y[cut:])
 
 
@@ -52,8 +50,8 @@ def california(folder, seed, n=None):
     X, y = np.asarray(d["X"], dtype=float), np.asarray(d["y"], dtype=float)
     skewed = X.min(0) > 0
     X[:, skewed] = np.log(X[:, skewed])
-    X = ((X - X.mean(0)) / X.std(0)).astype(np.float32)
-    X, Xt, y, yt = train_test_split(X, (y - y.mean()) / y.std(), test_size=0.2, random_state=seed)
+    X = standardised(X).astype(np.float32)
+    X, Xt, y, yt = train_test_split(X, standardised(y), test_size=0.2, random_state=seed)
     return Rows(X[:n], y[:n], Xt, yt)
 
 
@@ -115,19 +113,20 @@ def flights_part(report, args, n, folder):
     hist = results["HistGradientBoosting"]["score"]
     small, large = (report.record["flights, Parquet"][str(k)] for k in (len(rows.X) // 6, len(rows.X)))
     verdicts = {
-        "flights: AUC no worse than HistGradientBoosting": (
+        "flights: AUC no worse than HistGradientBoosting": reached(
             f"{results['Blockwise, laplacian'].get('score', np.nan):.4f} (one pass "
-            f"{results['Blockwise, one pass'].get('score', np.nan):.4f}) against {hist:.4f}: "
-            f"{'reached' if best >= hist else 'not reached'}"
+            f"{results['Blockwise, one pass'].get('score', np.nan):.4f}) against {hist:.4f}",
+            best >= hist,
         )
     }
     if "failed" in small or "failed" in large:
         return verdicts | {"flights: memory from Parquet": f"failed: {brief(small)} {brief(large)}"}
     growth = large["peak_mib"] / small["peak_mib"]
     return verdicts | {
-        "flights: memory for six times the rows, <= 1.1 x": (
+        "flights: memory for six times the rows, <= 1.1 x": reached(
             f"{small['peak_mib']:.0f} to {large['peak_mib']:.0f} MiB, {growth:.2f} x, "
-            f"{large['rows_per_cpu_s']:.0f} rows per CPU second: {'reached' if growth <= 1.1 else 'not reached'}"
+            f"{large['rows_per_cpu_s']:.0f} rows per CPU second",
+            growth <= 1.1,
         )
     }
 
@@ -138,15 +137,15 @@ def california_part(report, args, folder):
     names = ["Blockwise, laplacian", "Blockwise, gaussian", "Blockwise, one pass"]
     names += list(peers("regression", 1.0))
     for name in names:
-        runs, run = [], here if args.quick else alone
+        runs = []
         for seed in range(seeds):
             place = california(args.data, seed, 3000 if args.quick else None).save(
                 f"{folder}/california{seed}"
             )
             if name.startswith("Blockwise"):
-                runs.append(run(fit_ours, place, name, "regression", "score"))
+                runs.append(record_of(fit_ours, place, name, "regression", "score", quick=args.quick))
             else:
-                runs.append(run(fit_peer, place, name, "regression"))
+                runs.append(record_of(fit_peer, place, name, "regression", quick=args.quick))
         good = [r for r in runs if "score" in r]
         if not good:
             report.add(part, name, runs[0])
@@ -168,11 +167,8 @@ def california_part(report, args, folder):
     }
 
 
-def figure(record, out):
+def draw(plt, record):
     """Draw scores against CPU seconds."""
-    plt = pyplot()
-    if plt is None:
-        return None
     shown = [(k, label) for k, label in (("flights", "AUC"), ("california", "R²")) if k in record]
     fig, axes = plt.subplots(
         1, len(shown), figsize=(5.8 * len(shown), 4.2), layout="constrained", squeeze=False
@@ -185,7 +181,7 @@ def figure(record, out):
         ax.set_ylabel(f"test {label}")
         any_row = next(r for r in record[part].values() if "rows" in r)
         ax.set_title(f"{part}, {any_row['rows']:,.0f} training rows", fontsize=10)
-    return save(fig, out)
+    return fig
 
 
 def main():
@@ -203,7 +199,7 @@ def main():
             verdicts |= flights_part(report, args, n, folder)
         if args.part != "flights":
             verdicts |= california_part(report, args, folder)
-    report.finish({k: judged(v, args.quick) for k, v in verdicts.items()}, figure)
+    report.finish(judged(verdicts, args.quick), draw)
 
 
 if __name__ == "__main__":

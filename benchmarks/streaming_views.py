@@ -12,25 +12,19 @@ from __future__ import annotations
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from common import Clock, judged, load, parser, pyplot, save
+from common import VIEWS, Clock, judged, load_views, parser, reached
 from manykernels import MKLClassifier
 from manykernels.kernels import RBF
 from manykernels.solvers import Blockwise
 from streaming_methods import Report, median_distance
 
-VIEWS = {"mfeat": ("fou", "fac", "kar", "pix", "zer", "mor"), "leaves100": ("margin", "shape", "texture")}
 NOISE, WIDTH, P = 12, 50, 4 / 3
 
 
 def views_of(folder, name):
-    """Return standardised views and the classes."""
-    d = load(name, folder)
-    views = {}
-    for view in VIEWS[name]:
-        X = np.asarray(d[f"X_{view}"], dtype=float)
-        deviation = X.std(0)
-        views[view] = ((X - X.mean(0)) / np.where(deviation > 0, deviation, 1)).astype(np.float32)
-    return views, np.asarray(d["y"])
+    """Return standardised views in single precision, and the classes."""
+    views, y = load_views(name, folder)
+    return {view: X.astype(np.float32) for view, X in views.items()}, np.asarray(y)
 
 
 def with_noise(views, count, seed):
@@ -72,11 +66,8 @@ def once(views, y, seed, Cs, features):
     return out
 
 
-def figure(record, out):
+def draw(plt, record):
     """Draw accuracies of all seeds, and where the learned norm lies."""
-    plt = pyplot()
-    if plt is None:
-        return None
     parts = record["parts"]
     size = (3.1 * len(parts), 3.8)
     fig, axes = plt.subplots(1, len(parts), figsize=size, layout="constrained", squeeze=False, sharey=True)
@@ -91,7 +82,7 @@ def figure(record, out):
         ax.set_title(f"{name}\n{part['gain']:+.2f} points", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0, 0].set_ylabel("test accuracy (%)")
-    return save(fig, out)
+    return fig
 
 
 def main():
@@ -117,12 +108,12 @@ def main():
             }
             report.add("parts", part, {**scores, "gain": gain, "gain_by_C": by_C, "runs": runs})
             wanted = (0.7 if name == "mfeat" else 0.0) if count else -0.3
-            verdicts[f"{part}: learned minus equal weights >= {wanted} points"] = (
+            verdicts[f"{part}: learned minus equal weights >= {wanted} points"] = reached(
                 f"{scores['learned']:.4f} against {scores['equal']:.4f}, {gain:+.2f} "
-                f"({', '.join(f'{g:+.2f} at C = {C:g}' for C, g in by_C.items())}): "
-                f"{'reached' if gain >= wanted else 'not reached'}"
+                f"({', '.join(f'{g:+.2f} at C = {C:g}' for C, g in by_C.items())})",
+                gain >= wanted,
             )
-    report.finish({k: judged(v, args.quick) for k, v in verdicts.items()}, figure)
+    report.finish(judged(verdicts, args.quick), draw)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""E|F_t(x) - F*(x)|² against the number of steps for triply and doubly stochastic gradients (002, Theorem 5.1).
+"""E|F_t(x) - F*(x)|² against the number of steps (Li et al. 2017, Theorem 5.1).
 
-300 rows in two dimensions, three RBF kernels, logistic loss, batches of 32 rows drawn independently; F* comes from
-the batch solvers, to a relative gap of 1e-8. The error is averaged over 200 fresh points and over seeds.
+Triply and doubly stochastic gradients. 300 rows in two dimensions, three RBF kernels, logistic loss, batches of 32 rows
+drawn independently; F* comes from the batch solvers, to a relative gap of 1e-8. The error is averaged over 200 fresh
+points and over seeds.
 
 - Alg. 3 to the letter (``faithful=True``), 32 new features a step. It moves one of m kernels but shrinks all, so that
   F* is LpNorm's at C/m, not at C: the error against both is shown.
@@ -21,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from common import Clock, finish, judged, parser, pyplot, save
+from common import Clock, finish, judged, parser
 from manykernels.families import Finite
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
@@ -85,11 +86,8 @@ def slope(at, errors):
     return float(np.polyfit(np.log(np.asarray(at)[late]), np.log(np.asarray(errors)[late]), 1)[0])
 
 
-def figure(record, out):
+def draw(plt, record):
     """Draw the errors against the steps, with a line of slope -1."""
-    plt = pyplot()
-    if plt is None:
-        return None
     fig, ax = plt.subplots(figsize=(6.4, 4.4))
     for name, c in record["curves"].items():
         ax.loglog(
@@ -102,7 +100,7 @@ def figure(record, out):
     ax.set_ylabel("mean |F_t(x) - F*(x)|²")
     ax.legend(fontsize=8)
     fig.tight_layout()
-    return save(fig, out)
+    return fig
 
 
 def main():
@@ -144,9 +142,7 @@ def main():
     record["cpu_seconds"] = clock.cpu
     slopes = ", ".join(f"{name} {c['slope']:.2f}" for name, c in record["curves"].items())
     record["verdict"] = judged(f"Theorem 5.1 claims -1; slopes: {slopes}", args.quick)
-    if args.out is not None:
-        record["figure"] = figure(record, args.out)
-    finish(record, args.out)
+    finish(record, args.out, figure=lambda plt: draw(plt, record))
 
 
 if __name__ == "__main__":

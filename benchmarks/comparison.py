@@ -1,0 +1,222 @@
+"""Methods compared: the same tasks for all, several repetitions; tables, ranks, figures and what goes into the JSON."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from common import panels, say, tidy
+
+BLUES, GREENS, REDS = (
+    ("#12486b", "#2a6f97", "#7db8d6"),
+    ("#4f772d", "#6a994e", "#b5c99a"),
+    ("#9b2226", "#d1495b"),
+)
+COLORS = {
+    "GCD-2s (1D)": BLUES[0],
+    "GCD-2s (1D), refit": BLUES[1],
+    "GCD-2s (1D), coarse": "#3fa7c4",
+    "GCD-2s (1D), no own pairs": "#5e548e",
+    "GCD-2s (1D), Euclidean": BLUES[2],
+    "GCD-2s (nD)": "#6a3d9a",
+    "GCD-2s (nD, NoReg)": "#b39bc8",
+    "CKL (1D)": REDS[0],
+    "CKL (nD)": "#e07a5f",
+    "IKL (1D)": REDS[1],
+    "IKL (nD)": "#f2a7a0",
+    "SGD-1s (1D)": "#b08900",
+    "SGD-1s (nD)": "#e3c565",
+    "AMKL": GREENS[0],
+    "LPMKL (p = 1)": GREENS[1],
+    "LPMKL (p = 2)": GREENS[2],
+    "OBSCURE": "#2f9e8f",
+    "Single": "#888888",
+    "UNIFORM": "#444444",
+    "SVC, grid": "#000000",
+    "ridge, grid": "#000000",
+}
+
+
+def color_of(method: str) -> str:
+    """Return a method's colour, whatever its grid."""
+    return COLORS[method.split(" [")[0]]
+
+
+def options(p, repetitions: int, decades=(-1, 4)) -> None:
+    """Add the options of a comparison with repetitions."""
+    p.add_argument(
+        "--decades",
+        type=int,
+        nargs=2,
+        default=decades,
+        help="C is 10 to the powers from the one to the other",
+    )
+    p.add_argument(
+        "--repetitions", type=int, default=repetitions, help="random splits, or data sets, per task"
+    )
+    p.add_argument("--jobs", type=int, default=2, help="processes")
+    p.add_argument("--minutes", type=float, help="begin no more repetitions after this many minutes")
+
+
+def c_grid(low: int, high: int) -> tuple[float, ...]:
+    """Return the values of C; the thesis has 10^-5, 10^-4.5, ..., 10^5."""
+    return tuple(10.0 ** np.arange(low, high + 1))
+
+
+def run_tasks(work, tasks, jobs: int, minutes: float | None = None) -> list[dict]:
+    """Return the records of ``work(*task)`` over tasks, in order, on `jobs` processes of one BLAS thread each.
+
+    After `minutes` no more are begun: put repetitions in the outer loop, so that all tasks have about as many.
+    """
+    from joblib import Parallel, delayed
+    from threadpoolctl import threadpool_limits
+
+    started, found = time.monotonic(), []
+    begun = (t for t in tasks if minutes is None or time.monotonic() - started < 60 * minutes)
+    with threadpool_limits(1):
+        parts = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)(
+            delayed(work)(*t) for t in begun
+        )
+        for i, part in enumerate(parts):
+            say(f"{i + 1} of {len(tasks)} done, {time.monotonic() - started:.0f} s")
+            found += part
+    return found
+
+
+class Comparison:
+    """Methods on tasks, over repetitions.
+
+    Parameters
+    ----------
+    records : list of dict
+        One for every task, method and repetition: "task", "method", and figures such as "error", "seconds" and
+        "alignment", not all in every record.
+    """
+
+    def __init__(self, records):
+        self.records = records
+        self.errors, self.seconds = self.table("error"), self.table("seconds")
+
+    @classmethod
+    def run(cls, work, tasks, args, unit=100.0) -> Comparison:
+        """Return the comparison of the records of ``work(*task)``, its tables printed; `args` are the options."""
+        found = cls(run_tasks(work, tasks, args.jobs, args.minutes))
+        found.print(unit=unit)
+        if found.table("alignment"):
+            say("alignment on the test rows")
+            found.print("alignment", unit=1.0, digits=3)
+        return found
+
+    def table(self, field: str) -> dict[str, dict[str, np.ndarray]]:
+        """Return {method: {task: values over repetitions}}."""
+        found: dict[str, dict[str, list]] = {}
+        for r in self.records:
+            if field in r:
+                found.setdefault(r["method"], {}).setdefault(r["task"], []).append(r[field])
+        return {m: {t: np.array(v) for t, v in tasks.items()} for m, tasks in found.items()}
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods, in the order in which they came."""
+        return list(self.errors)
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in the order in which they came."""
+        return list(next(iter(self.errors.values())))
+
+    def ranks(self, names=None) -> dict[str, float]:
+        """Return the median over tasks of a method's rank by mean error, 1 being the best; ties share a rank."""
+        names = self.methods if names is None else [m for m in self.methods if m in names]
+        ranks = [rankdata([self.errors[m][t].mean() for m in names]) for t in self.errors[names[0]]]
+        return dict(zip(names, np.median(ranks, axis=0).tolist()))
+
+    def ranks_beside(self, published: dict) -> tuple[dict[str, float], str]:
+        """Return the ranks among the methods of a published table, and a text with its ranks in brackets."""
+        ranks = self.ranks(published)
+        return ranks, ", ".join(f"{m} {ranks[m]:g} ({published[m]:g})" for m in published)
+
+    def better(self, a: str, b: str) -> tuple[int, int, int]:
+        """Return on how many tasks the first method has the lower mean error, the same, the higher."""
+        apart = [self.errors[a][t].mean() - self.errors[b][t].mean() for t in self.errors[a]]
+        same = sum(abs(v) <= 1e-12 for v in apart)
+        return sum(v < -1e-12 for v in apart), same, sum(v > 1e-12 for v in apart)
+
+    def median_seconds(self, names) -> tuple[dict[str, float], str]:
+        """Return the median CPU seconds of methods, over tasks and repetitions, and a text that says them."""
+        median = {m: float(np.median(np.concatenate(list(self.seconds[m].values())))) for m in names}
+        return median, "median CPU seconds " + ", ".join(f"{m} {v:.2f}" for m, v in median.items())
+
+    def repetitions(self, noun="split") -> str:
+        """Return what a figure shows: "one split", or "median and quartiles over 3 to 5 splits"."""
+        counts = sorted({len(v) for tasks in self.errors.values() for v in tasks.values()})
+        if counts[-1] == 1:
+            return f"one {noun}"
+        number = " to ".join(str(c) for c in dict.fromkeys((counts[0], counts[-1])))
+        return f"median and quartiles over {number} {noun}s"
+
+    def summary(self) -> list[dict]:
+        """Return mean and quartiles of every field for every task and method, for the JSON."""
+        groups: dict[tuple, list[dict]] = {}
+        for r in self.records:
+            groups.setdefault((r["task"], r["method"]), []).append(r)
+        rows = []
+        for (task, method), group in groups.items():
+            row: dict[str, Any] = {"task": task, "method": method, "repetitions": len(group)}
+            for field in ("error", "alignment", "seconds", "kernels", "C"):
+                values = [r[field] for r in group if field in r]
+                if values:
+                    quartiles = np.percentile(values, [25, 50, 75])
+                    row[field] = {"mean": float(np.mean(values)), "quartiles": quartiles.tolist()}
+            rows.append(row)
+        return rows
+
+    def record(self, benchmark: str, reproduces: str, verdict, published=None) -> dict:
+        """Return what goes into the JSON; with the methods of a `published` table the ranks, too."""
+        ranks = {"median_ranks": self.ranks(), "median_ranks_thesis_methods": self.ranks(published)}
+        about = {"benchmark": benchmark, "reproduces": reproduces, "verdict": verdict}
+        return {**about, **(ranks if published else {}), "results": self.summary()}
+
+    def print(self, field="error", unit=100.0, digits=2) -> None:
+        """Print means, one row per method, best rank first."""
+        values, ranks = self.table(field), self.ranks()
+        width = max(map(len, values)) + 2
+        say("method".ljust(width) + "  rank" + "".join(t.rjust(max(8, len(t) + 2)) for t in self.tasks))
+        for m in sorted(values, key=lambda m: ranks.get(m, np.inf)):
+            cells = (
+                f"{unit * values[m][t].mean():.{digits}f}".rjust(max(8, len(t) + 2))
+                if t in values[m]
+                else " "
+                for t in self.tasks
+            )
+            say(m.ljust(width) + f"{ranks.get(m, np.nan):6.1f}" + "".join(cells))
+
+    def strips(self, plt, title, xlabel, unit=100.0, columns=4):
+        """Draw one panel per task: every method's quartiles and median, methods in the order of their median rank."""
+        ranks = self.ranks()
+        names = sorted(self.methods, key=ranks.__getitem__)
+        size = (3.0, 0.2 * len(names) + 0.75)
+        figure, axes = panels(plt, len(self.tasks), columns, size, (1.6, 0.5), sharey=True)
+        for axis, task in zip(axes.flat, self.tasks):
+            for i, m in enumerate(names):
+                if task in self.errors[m]:
+                    strip(axis, i, unit * self.errors[m][task], color_of(m), lw=4, ms=5, mew=0.5)
+            axis.set_title(task, fontsize=10)
+            tidy(axis)
+            axis.set_ylim(len(names) - 0.4, -0.6)
+        for axis in axes[:, 0]:  # shared, but the size of the labels is not
+            axis.set_yticks(range(len(names)), [f"{m}  ({ranks[m]:g})" for m in names], fontsize=8)
+        for axis in axes[-1]:
+            axis.set_xlabel(xlabel)
+        figure.suptitle(f"{title}: {self.repetitions()}; median rank in brackets", fontsize=11)
+        return figure
+
+
+def strip(axis, at, values, color, lw=5, ms=6, mew=None) -> None:
+    """Draw quartiles and median of some values, as a bar and a dot."""
+    low, middle, high = np.percentile(values, [25, 50, 75])
+    axis.plot([low, high], [at, at], color=color, lw=lw, alpha=0.35, solid_capstyle="round")
+    axis.plot(middle, at, "o", color=color, ms=ms, mec="white", mew=mew)
