@@ -197,7 +197,7 @@ def test_monomials_too_many_to_compare_one_by_one_have_an_exact_gap_too():
 def test_other_norms_need_corrective_steps():
     with pytest.raises(ValueError, match=r"p of Greedy is 1\.5, which needs corrective=True"):
         Greedy(p=1.5, corrective=False).solve(problem())
-    with pytest.raises(ValueError, match=r"p of Greedy is 3; it must lie in \[1, 2\]"):
+    with pytest.raises(ValueError, match=r"p of Greedy is 3; use a number in \[1, 2\]"):
         Greedy(p=3).solve(problem())
 
 

@@ -34,11 +34,13 @@ class LeastSquares(Refitter):
     σ of w̃ stay, its solution is that of (G + σσᵀ/C) w̃ = Φᵀy. Signs change one at a time, as in feature-sign
     search. The normal equations are refined with residuals of the rows, so that no digits are lost.
 
-    The Gram matrix of all columns met so far is kept and grows by a column at a time.
+    The Gram matrix of all columns met so far is kept and grows by a column at a time; the columns too, up to
+    `kept_columns` entries.
     """
 
-    def __init__(self, problem: Problem, tol: float):
+    def __init__(self, problem: Problem, tol: float, kept_columns: int = KEPT_COLUMNS):
         super().__init__(problem, tol)
+        self.kept_columns = kept_columns
         self.mu = 1.0 / problem.C
         assert problem.sample_weight is not None
         self.s: np.ndarray = problem.sample_weight
@@ -76,11 +78,11 @@ class LeastSquares(Refitter):
         self.rho_sq = np.concatenate([self.rho_sq, rho_sq])
         if self._columns is not None:
             n = self.problem.n_rows
-            if n * (k + m) > KEPT_COLUMNS:
+            if n * (k + m) > self.kept_columns:
                 self._columns = None
             else:
                 if k + m > self._columns.shape[1]:
-                    wider = np.empty((n, min(2 * (k + m), KEPT_COLUMNS // n)), order="F")
+                    wider = np.empty((n, min(2 * (k + m), self.kept_columns // n)), order="F")
                     wider[:, :k] = self._columns[:, :k]
                     self._columns = wider
                 fresh = self.family.features(self.problem.X, new) / np.sqrt(rho_sq)

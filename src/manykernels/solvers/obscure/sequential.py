@@ -34,7 +34,7 @@ TILE = 2**18
 
 
 @dataclass(frozen=True)
-class Rule:
+class StepRule:
     """What a pass does at every row.
 
     Attributes
@@ -55,7 +55,7 @@ class Rule:
     threshold: float = 0.0
 
 
-class Sweeps:
+class Passes:
     """Shared coefficients, every row's score per kernel, and the norms of the kernels' parts.
 
     Parameters
@@ -117,7 +117,7 @@ class Sweeps:
 
     # -- passes ----------------------------------------------------------------------------------------
 
-    def run(self, order: np.ndarray, rule: Rule) -> int:
+    def run(self, order: np.ndarray, rule: StepRule) -> int:
         """Visit the rows in order; the number of updates."""
         before = self.scalars[loop.UPDATES]
         self._fold()
@@ -208,7 +208,7 @@ class Sweeps:
 
     # -- iterates --------------------------------------------------------------------------------------
 
-    def evaluate(self, rule: Rule) -> Iterate:
+    def evaluate(self, rule: StepRule) -> Iterate:
         """Return the iterate, or the average over the last pass, with its objective and its dual bound. O(n m c)."""
         a, total, n = self.scalars[loop.FACTOR], self.scalars[loop.SUM], self.visited
         link = np.empty(len(self.members))
