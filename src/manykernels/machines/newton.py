@@ -126,7 +126,7 @@ def _line_search(
 
 
 @dataclass(frozen=True)
-class Dual:
+class DualProblem:
     """A dual objective ``-tr(A'KA)/2 - h(A)``, as the proximal loop sees it.
 
     Attributes
@@ -145,14 +145,14 @@ class Dual:
     curvature: Callable[[np.ndarray, float], Solve]
 
 
-def _natural_residual(problem: Dual, A: np.ndarray, F: np.ndarray, unit: float) -> float:
+def _natural_residual(problem: DualProblem, A: np.ndarray, F: np.ndarray, unit: float) -> float:
     """Return how far a projected gradient step moves ``A``, in units of scores; zero at a solution."""
     moved = A - problem.project(A + unit * problem.pull(F), unit)
     return float(np.abs(moved).max(initial=0.0)) / unit
 
 
 def proximal(
-    space: Space, A: np.ndarray, V: np.ndarray, problem: Dual, tol: float, bound: float
+    space: Space, A: np.ndarray, V: np.ndarray, problem: DualProblem, tol: float, bound: float
 ) -> tuple[State, np.ndarray]:
     """Solve a machine whose loss has kinks by proximal steps on its dual.
 
