@@ -16,7 +16,7 @@ from ..families.draws import draw_from
 from ..machines import Fit, solve_dual, solve_primal
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
-from .workspace import SMALL
+from .workspace import ONE_THREAD
 
 #: With this many columns per row, Newton systems on features cost more than on the Gram matrix.
 WIDE = 1 / 3
@@ -167,7 +167,7 @@ class Active:
         n, k = pb.n_rows, len(self)
         narrow = self._columns is not None and k + 1 < WIDE * n and self._K is None
         size = k + 1 if narrow else n
-        with one_blas_thread() if size < SMALL else nullcontext():
+        with one_blas_thread() if size < ONE_THREAD else nullcontext():
             if narrow:
                 assert self._columns is not None
                 Z = np.empty((n, k + 1))

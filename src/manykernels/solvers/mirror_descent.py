@@ -18,7 +18,7 @@ from .active import FEW_MEMBERS, Active
 from .base import Solver, generator
 from .log import Log, Step
 from .loop import ROUNDING, Interruptible, relative_gap, warn_early, warn_interrupted
-from .workspace import SMALL
+from .workspace import ONE_THREAD
 
 #: One-sided 95 % limit of a normal variable: what "upper confidence limit" means here.
 QUANTILE = 1.645
@@ -111,7 +111,7 @@ class MirrorDescent(Solver):
         # A step is many small products; threads under them cost several times what they bring.
         with (
             Interruptible(lambda: "" if len(run.active) else None) as guard,
-            one_blas_thread() if problem.n_rows < SMALL else nullcontext(),
+            one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext(),
         ):
             run.steps()
         result = run.result()

@@ -14,9 +14,9 @@ from ..problem import nu_of
 from .workspace import Iterate, Workspace
 
 #: Differences remembered by the Anderson acceleration; five is customary and the least-squares are tiny.
-DIFFERENCES = 5
+MIXED = 5
 #: Steps remembered by the quasi-Newton model.
-STEPS = 12
+PAIRS = 12
 #: A kernel without weight is modelled as if it had this much, so that it can come in.
 ENTRY = 1e-3
 
@@ -83,7 +83,7 @@ class _Anderson:
         """Return the mixed next point, or `target` itself while there is nothing to mix."""
         self.points.append(point)
         self.residuals.append(target - point)
-        del self.points[: -DIFFERENCES - 1], self.residuals[: -DIFFERENCES - 1]
+        del self.points[: -MIXED - 1], self.residuals[: -MIXED - 1]
         if len(self.points) < 2:
             return target
         dX = np.diff(self.points, axis=0).T
@@ -165,7 +165,7 @@ class _Curvature:
         """Remember the change of the gradient along a step."""
         if step @ change > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
             self.pairs.append((step, change))
-            del self.pairs[:-STEPS]
+            del self.pairs[:-PAIRS]
 
     def matrix(self, theta, g):
         """Return the BFGS matrix."""

@@ -32,7 +32,7 @@ from .steps import Corrective, Limits, Pursuit, Stepwise
 from .stopping import ROUGH, ExtendedBIC, Folds
 
 #: Largest number of kernels that ``max_kernels="auto"`` looks at.
-MOST = 200
+MOST_KERNELS = 200
 
 
 class Greedy(Solver):
@@ -170,7 +170,7 @@ class Greedy(Solver):
         size = problem.family.size()
         if self.max_kernels != "auto":
             return Limits(int(min(self.max_kernels, size)), swaps=self.swaps), False
-        most = int(min(MOST, size, max(problem.n_rows // 3, 1)))
+        most = int(min(MOST_KERNELS, size, max(problem.n_rows // 3, 1)))
         if self.corrective and isinstance(refitter_for(problem, self.tol, self.p), LeastSquares):
             return Limits(most, criterion=ExtendedBIC(problem)), False
         trial = clone(self).set_params(tol=max(self.tol, ROUGH))

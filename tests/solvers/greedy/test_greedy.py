@@ -300,7 +300,7 @@ def test_least_squares_agree_with_reduced_gradients():
 def test_columns_made_again_in_blocks_give_the_same():
     pb = problem("squared")
     kept = Greedy(6).solve(pb)
-    again = corrective(Greedy(6), pb, refitter=LeastSquares(pb, 1e-4, kept_columns=0))
+    again = corrective(Greedy(6), pb, refitter=LeastSquares(pb, 1e-4, kept_entries=0))
     assert again.combination.members == kept.combination.members
     assert_allclose(again.predictor.scores(pb.X), kept.predictor.scores(pb.X), rtol=1e-9)
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.contracts.cases import OUTPUTS, problem, targets
-from tests.solvers import obscure_reference as plain
+from tests.solvers.obscure import reference as plain
 from tests.solvers.reference import known_optimum
 
 from manykernels import MKLClassifier, MKLRegressor, load
