@@ -280,7 +280,7 @@ REFUSED = {
         *("-t", "y", "--columns", "a", "--max-iter", "5", "--solver", "greedy-alignment")
     ],
     "--max-iter is for --solver .*; auto does not have it": ["-t", "y", "--columns", "a", "--max-iter", "5"],
-    "must lie in": ["-t", "y", "--columns", "a", "--p", "3"],
+    "use a number in": ["-t", "y", "--columns", "a", "--p", "3"],
     "solver is 'foo'": ["-t", "y", "--columns", "a", "--solver", "foo"],
     "loss='foo' is not a loss": ["-t", "y", "--columns", "a", "--loss", "foo"],
     "c is -1": ["-t", "y", "--columns", "a", "--C", "-1"],

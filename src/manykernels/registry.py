@@ -42,7 +42,7 @@ from .solvers import (
     Ufo,
     Uniform,
 )
-from .solvers.uniform import LISTED
+from .solvers.uniform import LONGEST_TABLE
 
 #: Names of families that need no look at the data.
 FAMILIES: dict[str, Any] = {
@@ -199,12 +199,12 @@ def choose_solver(family: Family, n_rows: int = 0) -> Solver:
         return GreedyAlignment()
     if family.factorises and can(family, Maximisable):
         return Greedy(max_kernels="auto")
-    if isinstance(family, Enumerable) and family.size() <= LISTED:
+    if isinstance(family, Enumerable) and family.size() <= LONGEST_TABLE:
         return LpNorm()
     return Uniform()
 
 
 def choose_two_stage(family: Family, n_rows: int = 0) -> Solver:
     """Return a solver that learns the kernel alone: Alignment over a list, else GreedyAlignment."""
-    listed = can(family, Enumerable) and family.size() <= LISTED
+    listed = can(family, Enumerable) and family.size() <= LONGEST_TABLE
     return GreedyAlignment() if not listed and can(family, Maximisable) else Alignment()

@@ -187,6 +187,17 @@ def test_callback_can_stop_without_a_warning(iterative):
     assert r.n_iter == 2 and not r.converged
 
 
+def test_interrupting_single_keeps_the_best_kernel_so_far():
+    def interrupt(step):
+        if step.iteration == 2:
+            raise KeyboardInterrupt
+
+    with pytest.warns(ConvergenceWarning, match=r"Interrupted after 2 kernels.* gap of \d\.\de[-+]\d\d"):
+        r = SOLVERS["single"]().solve(problem("squared"), on_iteration=interrupt)
+    assert r.n_iter == 2 and r.objective == min(r.trace.objective)
+    assert np.count_nonzero(r.combination.weights) == 1
+
+
 def test_single_can_be_stopped_too():
     r = SOLVERS["single"]().solve(problem("squared"), on_iteration=lambda step: True)
     assert r.n_iter == 1
@@ -312,7 +323,7 @@ def test_tol_must_not_be_negative(iterative, value):
 
 @pytest.mark.parametrize("p", [1.0, 0.5, 2.1, np.nan, "two"])
 def test_lp_norm_refuses_other_norms(p):
-    with pytest.raises(ValueError, match=r"p of LpNorm is .* it must lie in \(1, 2\]"):
+    with pytest.raises(ValueError, match=r"p of LpNorm is .* use a number in \(1, 2\], or SimpleMKL"):
         LpNorm(p=p).solve(problem("squared"))
 
 

@@ -5,8 +5,14 @@ import pytest
 from problems import problem
 
 from manykernels.losses.base import project_coupled, project_simplex
-from manykernels.machines._crammer_singer import greedy_rows, project_row, project_rows, sweep_rows
-from manykernels.machines._hinge import greedy_hinge, sweep_hinge
+from manykernels.machines._descent import (
+    greedy_hinge,
+    greedy_rows,
+    project_row,
+    project_rows,
+    sweep_hinge,
+    sweep_rows,
+)
 
 
 def orders(n, sweeps):

@@ -6,6 +6,10 @@ from problems import CASES, dual_objective, objective, problem, rbf, targets
 
 from manykernels.losses import get_loss
 from manykernels.machines import Fit, IndefiniteKernelError, solve_dual, solve_primal
+from manykernels.machines.fit import Task
+from manykernels.machines.hinges import max_hinge
+from manykernels.machines.smooth import softmax
+from manykernels.machines.spaces import FeatureSpace, GramSpace
 
 LOSS_NAMES = sorted({name for name, _ in CASES})
 both_weights = pytest.mark.parametrize("weighted", [False, True], ids=["unit", "weighted"])
@@ -272,13 +276,17 @@ def test_a_nearly_separable_squared_hinge_machine_with_many_columns():
         assert solve_primal(Z, Y, "squared_hinge", C).gap <= 1e-9
 
 
-@pytest.mark.parametrize("loss", ["max_hinge", "softmax"])
-def test_conjugate_gradients_replace_large_dense_systems(loss, monkeypatch):
-    K, Z, Y, s = problem(loss, 3)
-    dense = solve_dual(K, Y, loss, 1.0, s), solve_primal(Z, Y, loss, 1.0, s)
-    monkeypatch.setattr("manykernels.machines.spaces.MAX_DENSE", 0)
-    for fit, expected in zip(
-        (solve_dual(K, Y, loss, 1.0, s), solve_primal(Z, Y, loss, 1.0, s)), dense, strict=True
-    ):
-        assert fit.gap <= 1e-9
-        np.testing.assert_allclose(fit.F, expected.F, atol=1e-7)
+@pytest.mark.parametrize("machine", [max_hinge, softmax])
+@pytest.mark.parametrize("space", [GramSpace, FeatureSpace])
+def test_conjugate_gradients_replace_large_dense_systems(machine, space):
+    name = machine.__name__
+    K, Z, Y, s = problem(name, 3)
+    rows = s > 0
+    inputs = K[np.ix_(rows, rows)] if space is GramSpace else Z[rows]
+    start = np.zeros((inputs.shape[1], 3)), np.zeros((len(inputs), 3))
+    dense, iterative = (
+        machine(Task(here, Y[rows], get_loss(name), s[rows]), *start, 1e-10)
+        for here in (space(inputs), space(inputs, max_dense=0))
+    )
+    assert iterative.gap <= 1e-9
+    np.testing.assert_allclose(iterative.F, dense.F, atol=1e-7)

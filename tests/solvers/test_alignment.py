@@ -9,11 +9,12 @@ from numpy.testing import assert_allclose
 from scipy.optimize import nnls
 
 from manykernels import MKLClassifier, MKLRegressor
-from manykernels.families import Finite, Gaussians, Precomputed, Products, bank
+from manykernels.families import Finite, Gaussians, Precomputed, Products
 from manykernels.kernels import RBF, Constant, Laplacian, Linear, Polynomial
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
-from manykernels.solvers import Alignment, GreedyAlignment, centring
+from manykernels.solvers import Alignment, GreedyAlignment
+from manykernels.solvers.centring import Centring, centred_products
 
 KERNELS = [RBF(0.7), RBF(2.0), RBF(6.0), Linear(), Laplacian(1.0), Polynomial(2)]
 
@@ -111,23 +112,32 @@ def test_ready_made_matrices_give_the_same_weights():
     assert_allclose(matrices.weights, rows.weights, rtol=1e-6, atol=1e-12)
 
 
-def test_tiles_change_nothing(monkeypatch):
+def products_of(X, Y, kernels, **options):
+    """Return the centred inner products of some kernels."""
+    centring = Centring(np.ones(len(X)))
+    family = Finite(kernels).resolve(X.shape[1])
+    return centred_products(family.bank(X, family.members()), centring, centring.targets(Y), **options)
+
+
+@pytest.mark.parametrize("diagonal_only", [True, False])
+def test_tiles_change_nothing(diagonal_only):
     X, Y = data(150)
-    whole = Alignment().learn(problem(X, Y, Finite(list(KERNELS)))).weights
-    monkeypatch.setattr(centring, "STACK_BYTES", 8 * 6 * 150 * 4)
-    assert_allclose(Alignment().learn(problem(X, Y, Finite(list(KERNELS)))).weights, whole, rtol=1e-8)
+    whole, tiled = (
+        products_of(X, Y, list(KERNELS), diagonal_only=diagonal_only, stack_bytes=bytes_)
+        for bytes_ in (2**30, 8 * 6 * 150 * 4)
+    )
+    assert_allclose(tiled[0], whole[0], rtol=1e-10)
+    assert_allclose(tiled[1], whole[1], rtol=1e-10, atol=1e-10 * np.abs(whole[1]).max())
 
 
-def test_memory_holds_no_stack_of_matrices(monkeypatch):
-    monkeypatch.setattr(bank, "CACHE_BYTES", 0)
-    monkeypatch.setattr(centring, "STACK_BYTES", 2**20)
-    X, Y = data(400)
-    pb = problem(X, Y, Finite([RBF(s) for s in np.geomspace(0.1, 10, 60)]))
+def test_memory_holds_no_stack_of_matrices():
+    n, kernels = 1200, [RBF(s) for s in np.geomspace(0.1, 10, 50)]  # too many values for the bank to keep
+    X, Y = data(n)
     tracemalloc.start()
-    Alignment().learn(pb)
+    products_of(X, Y, kernels, stack_bytes=2**20)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 15 * 8 * 400**2  # the stack would be 60
+    assert peak < 15 * 8 * n**2  # the stack would be 50
 
 
 def test_a_weight_equals_a_repetition():

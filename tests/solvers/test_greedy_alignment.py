@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris, make_moons
+from sklearn.exceptions import ConvergenceWarning
 
 from manykernels import AlignedKernel, MKLClassifier, MKLRegressor
 from manykernels.families import Dirichlets, Finite, Gaussians, Products
@@ -257,6 +258,32 @@ def test_a_model_goes_to_a_file_and_back(tmp_path):
         assert again.combination_.table() == model.combination_.table()
 
 
+class Impatient(Gaussians):
+    """Bandwidths whose third search is interrupted."""
+
+    def searcher(self, X, scale):
+        search = super().searcher(X, scale)
+        best, left = search.best, iter([True, True, False])
+
+        def interrupted(*args, **options):
+            if not next(left):
+                raise KeyboardInterrupt
+            return best(*args, **options)
+
+        search.best = interrupted
+        return search
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_an_interrupt_keeps_the_kernels_found(objective):
+    solver = GreedyAlignment(objective, tol=0.0, corrective=False)
+    with pytest.warns(ConvergenceWarning, match=r"Interrupted after 2 kernels.* an alignment of 0\.\d"):
+        combination = solver.learn(problem(*moons(), Impatient()))
+    assert len(solver.alignments_) == 2
+    whole = GreedyAlignment(objective, tol=0.0, corrective=False, max_kernels=2).learn(CASES["gaussians"]())
+    assert_allclose(combination.weights, whole.weights)
+
+
 # -- bad input -----------------------------------------------------------------------------------------
 
 
@@ -264,9 +291,9 @@ def test_a_model_goes_to_a_file_and_back(tmp_path):
     "parameters, message",
     [
         ({"objective": "cosine"}, "objective of GreedyAlignment is 'cosine'; use"),
-        ({"epsilon": 0.0}, "epsilon of GreedyAlignment is 0.0; it must be a positive number"),
-        ({"max_kernels": 0}, "max_kernels of GreedyAlignment is 0; it must be a whole number"),
-        ({"tol": -1.0}, "tol of GreedyAlignment is -1.0; it must be a number of at least 0"),
+        ({"epsilon": 0.0}, "epsilon of GreedyAlignment is 0.0; use a positive finite number"),
+        ({"max_kernels": 0}, "max_kernels of GreedyAlignment is 0; use a whole number of at least 1"),
+        ({"tol": -1.0}, "tol of GreedyAlignment is -1.0; use a finite number of at least 0"),
         ({"eta_max": np.inf}, "eta_max of GreedyAlignment is inf"),
         ({"own_pairs": None}, "own_pairs of GreedyAlignment is None; use True or False"),
         ({"shrinkage": "much"}, "shrinkage of GreedyAlignment is 'much'"),

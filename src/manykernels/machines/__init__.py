@@ -5,6 +5,13 @@
 with dual ``-C sum_t s_t l*(-A_t / (C s_t)) - tr(A'KA) / 2`` and, at the solution,
 ``A = -C s l'(f)``, ``f = K A``. The intercept is part of the kernel: pass ``K + 1`` or ``Z`` with
 a column of ones.
+
+A machine is written once, on a space, and so runs on both kinds. The room:
+
+- ``spaces``: a Gram matrix, or explicit features;
+- ``fit``: what a machine is given and what it returns, with its certificate;
+- ``newton``: Newton's method, and the proximal loop around it for losses with kinks;
+- ``smooth``, ``hinges``: the machines; ``_descent``: their compiled coordinate descent.
 """
 
 from __future__ import annotations
@@ -14,17 +21,17 @@ from typing import TypeAlias
 import numpy as np
 
 from ..losses import Loss, get_loss
-from . import crammer_singer, logistic, ridge, softmax, squared_hinge, svm
-from .fit import Fit
+from . import hinges, smooth
+from .fit import Fit, Task
 from .spaces import FeatureSpace, GramSpace, IndefiniteKernelError, Space
 
 _MACHINES = {
-    "squared": ridge.solve,
-    "hinge": svm.solve,
-    "squared_hinge": squared_hinge.solve,
-    "logistic": logistic.solve,
-    "max_hinge": crammer_singer.solve,
-    "softmax": softmax.solve,
+    "squared": smooth.squared,
+    "hinge": hinges.hinge,
+    "squared_hinge": smooth.squared_hinge,
+    "logistic": smooth.logistic,
+    "max_hinge": hinges.max_hinge,
+    "softmax": smooth.softmax,
 }
 
 Start: TypeAlias = Fit | np.ndarray | None
@@ -163,7 +170,11 @@ def _solve(
         value = 0.5 * space.pair(candidate, candidate, F) + U @ loss.value(Y, F)
         if value < best:
             V, best = candidate, value
-    return _MACHINES[loss.name](space, Y, loss, U, V, A, tol)
+    return _MACHINES[loss.name](Task(space, Y, loss, U), V, A, tol)
 
 
 __all__ = ["Fit", "IndefiniteKernelError", "solve_dual", "solve_primal"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

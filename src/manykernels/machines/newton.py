@@ -126,7 +126,7 @@ def _line_search(
 
 
 @dataclass(frozen=True)
-class Dual:
+class DualProblem:
     """A dual objective ``-tr(A'KA)/2 - h(A)``, as the proximal loop sees it.
 
     Attributes
@@ -145,14 +145,26 @@ class Dual:
     curvature: Callable[[np.ndarray, float], Solve]
 
 
-def _natural_residual(problem: Dual, A: np.ndarray, F: np.ndarray, unit: float) -> float:
+def _natural_residual(problem: DualProblem, A: np.ndarray, F: np.ndarray, unit: float) -> float:
     """Return how far a projected gradient step moves ``A``, in units of scores; zero at a solution."""
     moved = A - problem.project(A + unit * problem.pull(F), unit)
     return float(np.abs(moved).max(initial=0.0)) / unit
 
 
+def _around(problem: DualProblem, center: np.ndarray, step: float) -> tuple[Response, Curvature]:
+    """Return what Newton's method asks of a proximal step from a centre."""
+
+    def response(F: np.ndarray) -> np.ndarray:
+        return problem.project(center + step * problem.pull(F), step)
+
+    def curvature(F: np.ndarray, A: np.ndarray) -> Solve:
+        return problem.curvature(A, step)
+
+    return response, curvature
+
+
 def proximal(
-    space: Space, A: np.ndarray, V: np.ndarray, problem: Dual, tol: float, bound: float
+    space: Space, A: np.ndarray, V: np.ndarray, problem: DualProblem, tol: float, bound: float
 ) -> tuple[State, np.ndarray]:
     """Solve a machine whose loss has kinks by proximal steps on its dual.
 
@@ -188,14 +200,7 @@ def proximal(
     least = step = 1e3 / space.scale
     stalled, n_iter, least_natural, final = 0, 0, np.inf, False
     for _ in range(60):
-        center = A
-
-        def response(F: np.ndarray, center: np.ndarray = center, step: float = step) -> np.ndarray:
-            return problem.project(center + step * problem.pull(F), step)
-
-        def curvature(F: np.ndarray, A: np.ndarray, step: float = step) -> Solve:
-            return problem.curvature(A, step)
-
+        response, curvature = _around(problem, A, step)
         trial = newton(space, State(state.V, state.F), response, curvature, tol, max_iter=25)
         n_iter += trial.n_iter
         if not trial.converged and step > 1e-3 * unit:

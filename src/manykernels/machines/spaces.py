@@ -90,10 +90,21 @@ def simplex_curvature(D: np.ndarray, G: np.ndarray) -> np.ndarray:
 
 
 class Space(ABC):
-    """A Gram matrix or explicit features, behind one face."""
+    """A Gram matrix or explicit features, behind one face.
+
+    Attributes
+    ----------
+    explicit : bool
+        Whether it has features.
+    scale : float
+        The largest squared norm of a row.
+    max_dense : int
+        Size of a dense Newton system above which conjugate gradients take over.
+    """
 
     explicit: bool
-    scale: float  # the largest squared norm of a row
+    scale: float
+    max_dense: int
 
     @abstractmethod
     def scores(self, V: np.ndarray) -> np.ndarray:
@@ -129,8 +140,8 @@ class GramSpace(Space):
 
     explicit = False
 
-    def __init__(self, K: np.ndarray):
-        self.K = K
+    def __init__(self, K: np.ndarray, max_dense: int = MAX_DENSE):
+        self.K, self.max_dense = K, max_dense
         self.diagonal = np.diagonal(K).copy()
         self.scale = float(self.diagonal.max(initial=0.0)) or 1.0
         if self.diagonal.min(initial=0.0) < -1e-9 * self.scale:
@@ -211,7 +222,7 @@ class GramSpace(Space):
         # X/tau + KX = R/tau - KS along the face.
         rows, classes, refs = face_basis(support)
         mask = support.astype(np.float64)
-        if len(rows) > MAX_DENSE:
+        if len(rows) > self.max_dense:
             return self._face_by_gradients(mask, tau)
         c = support.shape[1]
         E = np.zeros((len(rows), c))
@@ -254,8 +265,8 @@ class FeatureSpace(Space):
 
     explicit = True
 
-    def __init__(self, Z: np.ndarray):
-        self.Z = Z
+    def __init__(self, Z: np.ndarray, max_dense: int = MAX_DENSE):
+        self.Z, self.max_dense = Z, max_dense
         self.diagonal = np.einsum("ij,ij->i", Z, Z)
         self.scale = float(self.diagonal.max(initial=0.0)) or 1.0
 
@@ -285,7 +296,7 @@ class FeatureSpace(Space):
         total = D.sum(axis=1)
         rows = np.flatnonzero((total > 0) & (np.count_nonzero(D, axis=1) > 1))
         Z, D, total = self.Z[rows], D[rows], total[rows]
-        if k * c > MAX_DENSE:
+        if k * c > self.max_dense:
             return lambda R: conjugate_gradients(lambda P: P + Z.T @ simplex_curvature(D, Z @ P), R)
         M = np.zeros((c, k, c, k))
         for i in range(c):

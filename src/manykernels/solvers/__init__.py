@@ -1,10 +1,17 @@
-"""Solvers: one file per method, one shape of result."""
+"""Solvers: one room or file per method, one shape of result.
+
+Methods do not know of each other. What several of them share lies beside them: ``base`` (the contracts), ``loop`` and
+``log`` (the loop over iterates, Ctrl-C, the trace), ``workspace`` and ``active`` (from kernel weights to a certified
+predictor, over a list and over kernels met so far), ``weights`` (descents on kernel weights), ``centring`` and
+``aligning`` (centred alignment), ``verdict`` and ``calibration`` (rows held out), ``bandwidth_learning``.
+"""
 
 from .alignment import Alignment
-from .base import BatchSolver, Solver, Step, StreamingSolver, TwoStageSolver
+from .base import BatchSolver, Solver, StreamingSolver, TwoStageSolver
 from .blockwise import Blockwise
 from .greedy import Greedy
 from .greedy_alignment import GreedyAlignment
+from .log import Step
 from .lp_norm import LpNorm
 from .mirror_descent import MirrorDescent
 from .obscure import Obscure, Ufo
@@ -33,3 +40,7 @@ __all__ = [
     "Ufo",
     "Uniform",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -16,17 +16,15 @@ from ..families.draws import draw_from
 from ..machines import Fit, solve_dual, solve_primal
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
-from .workspace import SMALL
+from .workspace import ONE_THREAD
 
 #: With this many columns per row, Newton systems on features cost more than on the Gram matrix.
 WIDE = 1 / 3
+#: Families up to this size are looked at member by member: bound to the rows once, compared, and shown in full.
+FEW_MEMBERS = 5000
 
 
-#: Families up to this size are bound to the rows once, whatever the solver asks of them.
-LISTED = 5000
-
-
-class _Listed:
+class _AllMembers:
     """All members of a family that can be listed, in one bank."""
 
     def __init__(self, problem: Problem, rho_of):
@@ -82,9 +80,9 @@ class Active:
         self._columns: np.ndarray | None = None
         if can(self.family, HasFeatures) and getattr(self.family, "rank_one", False):
             self._columns = np.empty((problem.n_rows, 16), order="F")
-        self._list: _Listed | None = None
-        if self._columns is None and can(self.family, Enumerable) and self.family.size() <= LISTED:
-            self._list = _Listed(problem, self.rho_of)
+        self._list: _AllMembers | None = None
+        if self._columns is None and can(self.family, Enumerable) and self.family.size() <= FEW_MEMBERS:
+            self._list = _AllMembers(problem, self.rho_of)
         self._K: np.ndarray | None = None
         self._unit = 1.0  # K_θ is _unit · _K
         self._last: Fit | None = None
@@ -169,7 +167,7 @@ class Active:
         n, k = pb.n_rows, len(self)
         narrow = self._columns is not None and k + 1 < WIDE * n and self._K is None
         size = k + 1 if narrow else n
-        with one_blas_thread() if size < SMALL else nullcontext():
+        with one_blas_thread() if size < ONE_THREAD else nullcontext():
             if narrow:
                 assert self._columns is not None
                 Z = np.empty((n, k + 1))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from .._util.checks import FLAG
 from ..combination import Combination
-from ..families.base import Enumerable, Family
+from ..families.base import Enumerable
 from ..problem import Problem
-from .base import NothingAligned, TwoStageSolver
-from .centring import Centring, centred_products, nonnegative_weights, squares_less_identity
+from .aligning import own_alignments, scaled_combination, weigh
+from .base import TwoStageSolver
 
-#: Least variance of a combination, relative to its mean diagonal, that is scaled to 1; less is next to rounding.
-LEAST_VARIANCE = 1e-6
 #: More members than this would need a matrix of inner products that does not fit.
 MAX_MEMBERS = 10_000
 
@@ -49,16 +47,11 @@ class Alignment(TwoStageSolver):
     """
 
     requires = (Enumerable,)
+    rules: ClassVar = {"independent": FLAG, "own_pairs": FLAG}
 
     def __init__(self, independent=False, *, own_pairs=True):
         self.independent = independent
         self.own_pairs = own_pairs
-
-    def check_params(self):
-        """Check what is true or false."""
-        check_own_pairs(self)
-        if not isinstance(self.independent, bool | np.bool_):
-            raise ValueError(f"independent of Alignment is {self.independent!r}; use True or False.")
 
     def learn(self, problem: Problem) -> Combination:
         """Return the best aligned combination."""
@@ -76,94 +69,3 @@ class Alignment(TwoStageSolver):
         else:
             theta = weigh(problem, members, rho_sq, self.own_pairs)[0]
         return scaled_combination(problem, family, members, np.where(rho_sq > 0, theta, 0.0), rho_sq)
-
-
-def check_own_pairs(solver) -> None:
-    """Check `own_pairs` of a solver."""
-    if not isinstance(solver.own_pairs, bool | np.bool_):
-        raise ValueError(f"own_pairs of {type(solver).__name__} is {solver.own_pairs!r}; use True or False.")
-
-
-def weigh(
-    problem: Problem, members: Sequence[Any], rho_sq: np.ndarray, own_pairs: bool = True
-) -> tuple[np.ndarray, float]:
-    """Return the best aligned θ of some members, on an arbitrary scale, and the alignment it reaches."""
-    M, b, norm = _products(problem, members, own_pairs, diagonal_only=False)
-    inverse = np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
-    M, b = M * np.multiply.outer(inverse, inverse), b * inverse
-    theta = nonnegative_weights(M, b)
-    if not own_pairs and not theta.any():  # all turn away from y, as on noise: the one that does so least
-        norms = np.sqrt(np.diagonal(M))
-        theta[np.argmax(np.where(norms > 0, _ratios(b, norms), -np.inf))] = 1.0
-    length = float(np.sqrt(max(theta @ M @ theta, 0.0)))
-    return theta, float(b @ theta) / (length * norm) if length > 0 else 0.0
-
-
-def own_alignments(problem: Problem, members: Sequence[Any], own_pairs: bool = True) -> np.ndarray:
-    """Return the centred alignment of every member with the targets; 0 for a constant one, or a negative one."""
-    squares, b, norm = _products(problem, members, own_pairs, diagonal_only=True)
-    return np.maximum(_ratios(b, np.sqrt(squares) * norm), 0.0)
-
-
-def _ratios(b, norms):
-    return np.divide(b, norms, out=np.zeros(len(b)), where=norms > 0)
-
-
-def _products(problem: Problem, members, own_pairs, *, diagonal_only):
-    """Return inner products of members with each other and with the targets, and the targets' norm."""
-    assert problem.sample_weight is not None
-    centring = Centring(problem.sample_weight)
-    Y = aligned_targets(problem, centring)
-    bank = problem.family.bank(problem.X, members)
-    M, b = centred_products(bank, centring, Y, diagonal_only=diagonal_only)
-    if not own_pairs:
-        M, b = _without_identity(problem, members, centring, Y, M, b)
-    return M, b, float(np.linalg.norm(Y.T @ Y))
-
-
-def _without_identity(problem: Problem, members, centring: Centring, Y, M, b):
-    """Return the inner products of K_i - d_i I, d_i the mean diagonal; <K̃, I> = tr K̃ and <I, I> = N - 1."""
-    family: Any = problem.family
-    own = family.mean_diag(problem.X, members, problem.sample_weight)
-    traces = centring.total * (own - family.forms(problem.X, centring.w[:, None], members))
-    identity = centring.total - 1
-    b = b - own * np.square(Y).sum()
-    squares = squares_less_identity(M if M.ndim == 1 else np.diagonal(M), own, traces, identity)
-    kept = squares > 0  # of a kernel next to the identity nothing is left
-    if M.ndim == 1:
-        return squares, np.where(kept, b, 0.0)
-    cross = np.multiply.outer(own, traces)
-    M = M + np.multiply.outer(own, own) * identity - cross - cross.T
-    return np.where(np.logical_and.outer(kept, kept), M, 0.0), np.where(kept, b, 0.0)
-
-
-def aligned_targets(problem: Problem, centring: Centring) -> np.ndarray:
-    """Return Ỹ, or raise when nothing can be aligned with it."""
-    Y = centring.targets(problem.Y)
-    if not Y.any():
-        raise NothingAligned(
-            "y is constant, so that no kernel can be aligned with it; check y and sample_weight."
-        )
-    return Y
-
-
-def scaled_combination(problem: Problem, family: Family, members, theta, rho_sq) -> Combination:
-    """Return the combination with weights θ_i/ρ_i², scaled so that the rows have unit variance in its space.
-
-    The variance is the mean diagonal less the mean of all entries, the mean diagonal of the centred Gram matrix: what
-    a kernel adds to all rows alike is the intercept's affair, and would take its share of C. O(m n²).
-    """
-    if not np.any(theta > 0):
-        raise NothingAligned(
-            "kernels: every kernel is constant on the training rows, so that none can be aligned with y; check "
-            "that X is not constant."
-        )
-    weights = np.divide(theta, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
-    used = np.flatnonzero(weights)
-    chosen = [members[i] for i in used]
-    assert problem.sample_weight is not None
-    mean = (problem.sample_weight / problem.sample_weight.sum())[:, None]
-    diagonal = float(weights[used] @ family.mean_diag(problem.X, chosen, problem.sample_weight))
-    level = float(weights[used] @ family.forms(problem.X, mean, chosen))
-    weights /= max(diagonal - level, LEAST_VARIANCE * diagonal)
-    return Combination(family, members, weights, np.sqrt(rho_sq))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import time
 import warnings
 from abc import abstractmethod
@@ -14,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from .._util.checks import Rule, check_parameters
+from .._util.checks import Rule, check_parameters, number, whole
 from .._util.text import brief
 from .._util.threads import one_blas_thread
 from ..certificates import penalties
@@ -26,11 +25,9 @@ from ..problem import MemoryStream, Problem, Result, Stream, Trace
 from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
+from .loop import ROUNDING, Descent, relative_gap, warn_early, warn_interrupted
 from .stream_run import StreamRun
 from .workspace import Iterate, Workspace
-
-#: Gaps below this share of the objective at f = 0 are rounding, not progress.
-ROUNDING = 1e-12
 
 
 class Solver(BaseEstimator):
@@ -272,6 +269,7 @@ class BatchSolver(Solver):
 
     requires = (Enumerable,)
     accepts_init = True
+    rules: ClassVar[Mapping[str, Rule]] = {"tol": number(), "max_iter": whole(1)}
     max_iter: int
     tol: float
 
@@ -279,53 +277,21 @@ class BatchSolver(Solver):
     def iterates(self, work: Workspace, init: np.ndarray | None) -> Iterator[Iterate]:
         """Yield evaluated iterates, as long as there is progress to be made."""
 
-    def check_params(self):
-        """Check `max_iter` and `tol`."""
-        if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter of {brief(self)} must be a whole number of at least 1.")
-        if not (isinstance(self.tol, numbers.Real) and self.tol >= 0):
-            raise ValueError(f"tol of {brief(self)} must be a number of at least 0.")
-
     def solve(self, problem, init=None, on_iteration=None):
         """Iterate until the relative gap is at most `tol`."""
         self.check_params()
         log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
         floor = ROUNDING * work.start_value()
-        best: Iterate | None = None
-        converged = stopped = False
-        try:
-            for iterate in self.iterates(work, check_init(init, work.alive)):
-                if best is None or iterate.objective <= best.objective:
-                    best = iterate
-                converged = iterate.gap <= self.tol * max(iterate.objective, 0.0) + floor
-                if converged:
-                    best = iterate
-                stopped = log.add(iterate)
-                if converged or stopped or len(log) >= self.max_iter:
-                    break
-        except KeyboardInterrupt:
-            if best is None:
-                raise
-            stopped = True
-            warnings.warn(
-                f"Interrupted after {len(log)} iterations; the best iterate so far is kept, with a relative "
-                f"gap of {best.gap / max(best.objective, floor):.1e}.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        assert best is not None
-        if not (converged or stopped):
-            self._warn(best, len(log), floor)
-        return result_of(work.predictor(best), best, log.trace(), n_iter=len(log), converged=converged)
-
-    def _warn(self, best, n_iter, floor):
-        warnings.warn(
-            f"{type(self).__name__} stopped after {n_iter} iterations at a relative gap of "
-            f"{best.gap / max(best.objective, floor):.1e}, above tol={self.tol:g}; raise max_iter or tol.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+        descent = Descent(self.tol, floor, self.max_iter, log)
+        descent.run(self.iterates(work, check_init(init, work.alive)))
+        best, n_iter = descent.answer, descent.n_iter
+        gap = relative_gap(best.gap, best.objective, floor)
+        if descent.interrupted:
+            warn_interrupted(n_iter, "iterations", gap)
+        elif not (descent.closed or descent.stopped):
+            warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; raise max_iter or tol")
+        return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
 
 
 def generator(random_state: Any) -> np.random.Generator:

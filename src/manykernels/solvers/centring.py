@@ -18,7 +18,7 @@ from ..families.bank import Bank, FeatureBank
 #: Values of all members that are held at a time, in bytes.
 STACK_BYTES = 2**26
 #: A kernel less its diagonal that is smaller than this, relative to both, is rounding.
-ROUNDING = 1e-10
+LEAST_REST = 1e-10
 #: Centred kernels smaller than this, relative to the kernel itself, are rounding.
 VANISHING = 1e-13
 
@@ -57,10 +57,17 @@ class Centring:
         return K
 
 
-def centred_products(bank: Bank, centring: Centring, Y: np.ndarray, *, diagonal_only: bool = False):
+def centred_products(
+    bank: Bank,
+    centring: Centring,
+    Y: np.ndarray,
+    *,
+    diagonal_only: bool = False,
+    stack_bytes: int = STACK_BYTES,
+):
     """Return <K̃_i, K̃_j> of all members of a bank (or of each with itself), and b_i = <K̃_i, Ỹ Ỹᵀ>.
 
-    Tile by tile: O(m² n²) time, or O(m n²) for the diagonal; memory m n and STACK_BYTES. With explicit features of
+    Tile by tile: O(m² n²) time, or O(m n²) for the diagonal; memory m n and `stack_bytes`. With explicit features of
     total width k narrower than that, O(n k²).
 
     Parameters
@@ -69,6 +76,9 @@ def centred_products(bank: Bank, centring: Centring, Y: np.ndarray, *, diagonal_
     centring : Centring
     Y : (n, c) array
         Ỹ.
+    diagonal_only : bool
+    stack_bytes : int
+        Values of all members that are held at a time.
 
     Returns
     -------
@@ -78,7 +88,7 @@ def centred_products(bank: Bank, centring: Centring, Y: np.ndarray, *, diagonal_
     if isinstance(bank, FeatureBank):
         M, b = _from_features(bank, centring, Y)
         return (np.diagonal(M).copy(), b) if diagonal_only else (M, b)
-    return _from_tiles(bank, centring, Y, diagonal_only)
+    return _from_tiles(bank, centring, Y, diagonal_only, stack_bytes)
 
 
 def _from_features(bank: FeatureBank, centring, Y):
@@ -93,11 +103,11 @@ def _from_features(bank: FeatureBank, centring, Y):
     return M, np.add.reduceat(np.square(phi.T @ Y).sum(axis=1), starts)
 
 
-def _from_tiles(bank: Any, centring, Y, diagonal_only):
+def _from_tiles(bank: Any, centring, Y, diagonal_only, stack_bytes):
     n, m = bank.n_rows, bank.n_members
     means, tops = _row_means(bank, centring.w)
     grand = means @ centring.w
-    rows = max(1, STACK_BYTES // (8 * m * n))
+    rows = max(1, stack_bytes // (8 * m * n))
     tiles = [(t, c, min(c + rows, b)) for t, (a, b) in enumerate(bank.tiles) for c in range(a, b, rows)]
 
     def partial(tile):
@@ -146,7 +156,7 @@ def squares_less_identity(squares, own, traces, identity):
     """Return ‖K_i - d_i I‖² from ‖K_i‖², d_i, tr K_i and ‖I‖²; 0 where only rounding is left of it."""
     size = squares + own**2 * identity
     left = size - 2 * own * traces
-    return np.where(left > ROUNDING * size, left, 0.0)
+    return np.where(left > LEAST_REST * size, left, 0.0)
 
 
 def nonnegative_weights(M: np.ndarray, b: np.ndarray) -> np.ndarray:

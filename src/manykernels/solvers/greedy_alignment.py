@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
 from .._util.arrays import row_blocks
+from .._util.checks import FLAG, choice, number, whole
 from ..combination import Combination
 from ..families.base import Direction, Maximisable
 from ..problem import Problem
-from .alignment import aligned_targets, check_own_pairs, scaled_combination, weigh
-from .base import NothingAligned, TwoStageSolver, generator, logger
+from .aligning import aligned_targets, scaled_combination, weigh
+from .base import NothingAligned, TwoStageSolver, generator
 from .centring import Centring, squares_less_identity
+from .log import logger
+from .loop import Interruptible
 
 
 class GreedyAlignment(TwoStageSolver):
@@ -77,6 +79,16 @@ class GreedyAlignment(TwoStageSolver):
     """
 
     requires = (Maximisable,)
+    rules: ClassVar = {
+        "objective": choice("alignment", "euclidean"),
+        "epsilon": number(open="left"),
+        "max_kernels": whole(1),
+        "tol": number(),
+        "eta_max": number(open="left"),
+        "corrective": FLAG,
+        "own_pairs": FLAG,
+        "shrinkage": number(),
+    }
 
     def __init__(
         self,
@@ -101,24 +113,6 @@ class GreedyAlignment(TwoStageSolver):
         self.shrinkage = shrinkage
         self.random_state = random_state
 
-    def check_params(self):
-        """Check the numbers and the names."""
-        if self.objective not in ("alignment", "euclidean"):
-            raise ValueError(
-                f"objective of GreedyAlignment is {self.objective!r}; use 'alignment' or 'euclidean'."
-            )
-        if not isinstance(self.max_kernels, numbers.Integral) or self.max_kernels < 1:
-            raise ValueError(
-                f"max_kernels of GreedyAlignment is {self.max_kernels!r}; it must be a whole number of at least 1."
-            )
-        check_own_pairs(self)
-        for name, positive in (("epsilon", True), ("eta_max", True), ("tol", False), ("shrinkage", False)):
-            value = getattr(self, name)
-            fine = isinstance(value, numbers.Real) and 0 <= float(value) < math.inf
-            if not fine or (positive and value == 0):
-                least = "a positive number" if positive else "a number of at least 0"
-                raise ValueError(f"{name} of GreedyAlignment is {value!r}; it must be {least}.")
-
     def check_compatible(self, family, loss):
         """Check the family; shrinkage needs one with several bandwidths."""
         super().check_compatible(family, loss)
@@ -134,8 +128,9 @@ class GreedyAlignment(TwoStageSolver):
         self.check_compatible(problem.family, problem.loss)
         steps = _Alignment7(self, problem) if self.objective == "alignment" else _Euclidean8(self, problem)
         rng = generator(self.random_state)
-        while len(steps.theta) < self.max_kernels and steps.step(rng):
-            logger.debug("alignment %.6f with %d kernels", steps.alignments[-1], len(steps.theta))
+        with Interruptible(steps.kept):
+            while len(steps.theta) < self.max_kernels and steps.step(rng):
+                logger.debug("alignment %.6f with %d kernels", steps.alignments[-1], len(steps.theta))
         members, theta = merged(steps.members, steps.theta)
         if not members and not self.own_pairs:  # all turn away from y, as on noise: then own pairs decide
             plain = clone(self).set_params(own_pairs=True)
@@ -186,7 +181,7 @@ class _Found:
     own: float
 
 
-class _Steps:
+class _Stagewise:
     """What the two algorithms share: the combination so far, K̃, and the search along a direction."""
 
     def __init__(self, solver: GreedyAlignment, problem: Problem):
@@ -260,8 +255,15 @@ class _Steps:
         self.K += new
         self.a = shrink * q.a + eta * q.b
         self.c = shrink**2 * q.c + 2 * shrink * eta * q.d + eta**2 * q.e
-        self.theta = [shrink * v for v in self.theta] + [eta]
-        self.members.append(found.member)
+        theta = [shrink * v for v in self.theta] + [eta]
+        self.theta, self.members = theta, [*self.members, found.member]  # together: Ctrl-C keeps them
+
+    def kept(self) -> str | None:
+        """Return what Ctrl-C leaves, as the end of a sentence."""
+        if not self.members:
+            return None
+        del self.alignments[len(self.members) :]  # of a kernel that was about to enter
+        return f"after {len(self.members)} kernels, which are kept, with an alignment of {self.alignments[-1]:.3f}."
 
     def worth(self, alignment: float) -> bool:
         """Record a step's alignment; whether it brings enough."""
@@ -271,7 +273,7 @@ class _Steps:
         return True
 
 
-class _Alignment7(_Steps):
+class _Alignment7(_Stagewise):
     """Algorithm 7: forward stagewise maximisation of the alignment."""
 
     def step(self, rng) -> bool:
@@ -313,7 +315,7 @@ def best_step(q: _Products, eta_max: float) -> float:
     return max(candidates, key=lambda eta: alignment_at(q, eta))
 
 
-class _Euclidean8(_Steps):
+class _Euclidean8(_Stagewise):
     """Algorithm 8: Frank-Wolfe steps on the distance to the target kernel, over {v >= 0, Σv <= β}.
 
     The weights v are βθ of the reference.

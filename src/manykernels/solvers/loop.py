@@ -1,12 +1,21 @@
-"""What loops share: Ctrl-C ends them with what they have, and a warning carries the figure."""
+"""What loops share: Ctrl-C ends them with what they have, the best is kept, and a warning carries the figure."""
 
 from __future__ import annotations
 
+import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+
+from ..predictors import Predictor
+from .log import Log
+from .workspace import Iterate
+
+#: Gaps below this share of the objective at f = 0 are rounding, not progress.
+ROUNDING = 1e-12
 
 
 class Interruptible:
@@ -16,7 +25,7 @@ class Interruptible:
     ----------
     kept : callable
         Returns what is kept, as the end of the sentence "Interrupted ...", or None where there is nothing yet: then
-        the interrupt goes on its way.
+        the interrupt goes on its way. An empty text says nothing here: the warning follows when its figure is known.
 
     Attributes
     ----------
@@ -38,5 +47,111 @@ class Interruptible:
         if said is None:
             return False
         self.interrupted = True
-        warnings.warn(f"Interrupted {said}", ConvergenceWarning, stacklevel=3)
+        if said:
+            warnings.warn(f"Interrupted {said}", ConvergenceWarning, stacklevel=3)
         return True
+
+
+class Descent:
+    """The loop around an algorithm that yields iterates: it keeps the best, calls back, and says when it is enough.
+
+    Parameters
+    ----------
+    tol : float or None
+        Relative gap at which to stop; None to take all iterates.
+    floor : float
+        Gaps up to this are rounding.
+    most : float
+        Most iterates.
+    log : Log, optional
+        Records every iterate and calls back.
+    predictor : callable, optional
+        Returns an iterate's predictor, for the callback.
+    later : bool
+        Whether of two iterates with the same objective the later one is kept: where steps go down to rounding, its
+        gap is the smaller one.
+
+    Attributes
+    ----------
+    best, last : Iterate or None
+    n_iter : int
+        Iterates so far.
+    closed, stopped, interrupted : bool
+        Whether the gap of the last was small enough, the callback said stop, or Ctrl-C came.
+    """
+
+    def __init__(
+        self,
+        tol: float | None,
+        floor: float,
+        most: float = np.inf,
+        log: Log | None = None,
+        predictor: Callable[[Iterate], Predictor] | None = None,
+        later: bool = True,
+    ):
+        self.tol, self.floor, self.most, self.log = tol, floor, most, log
+        self.predictor, self.later = predictor, later
+        self.best: Iterate | None = None
+        self.last: Iterate | None = None
+        self.n_iter = 0
+        self.closed = self.stopped = self.interrupted = False
+
+    @property
+    def answer(self) -> Iterate:
+        """Return the iterate whose gap is small enough, else the best."""
+        chosen = self.last if self.closed else self.best
+        assert chosen is not None
+        return chosen
+
+    def run(self, iterates: Iterable[Iterate]) -> None:
+        """Follow the iterates; Ctrl-C ends them once there is one to keep."""
+        with Interruptible(lambda: None if self.best is None else "") as guard:
+            self.follow(iterates)
+        self.interrupted = guard.interrupted
+
+    def follow(self, iterates: Iterable[Iterate]) -> None:
+        """Take iterates until one is the last; Ctrl-C is somebody else's affair."""
+        for iterate in iterates:
+            if self._take(iterate):
+                return
+
+    def _take(self, iterate: Iterate) -> bool:
+        """Take notice of an iterate; whether it is the last."""
+        self.n_iter += 1
+        better = operator.le if self.later else operator.lt
+        if self.best is None or better(iterate.objective, self.best.objective):
+            self.best = iterate
+        self.last = iterate
+        self.closed = self.tol is not None and small_gap(iterate, self.tol, self.floor)
+        if self.log is not None:
+            predictor = self.predictor
+            self.stopped = self.log.add(iterate, None if predictor is None else lambda: predictor(iterate))
+        return self.closed or self.stopped or self.n_iter >= self.most
+
+
+def small_gap(iterate: Iterate, tol: float, floor: float) -> bool:
+    """Whether P - D <= tol · P, or rounding."""
+    return iterate.gap <= tol * max(iterate.objective, 0.0) + floor
+
+
+def relative_gap(gap: float, objective: float, floor: float) -> float:
+    """Return the gap over the objective, which may be zero."""
+    return gap / max(objective, floor, np.finfo(float).tiny)
+
+
+def warn_interrupted(n_iter: int, unit: str, gap: float) -> None:
+    """Warn that Ctrl-C came, with the relative gap of what is kept."""
+    warnings.warn(
+        f"Interrupted after {n_iter} {unit}; the best result so far is kept, with a relative gap of {gap:.1e}.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+
+
+def warn_early(solver: object, n_iter: int, unit: str, gap: float, why: str) -> None:
+    """Warn that a solver stopped at a relative gap that was not asked for, and say what would help."""
+    warnings.warn(
+        f"{type(solver).__name__} stopped after {n_iter} {unit} at a relative gap of {gap:.1e}, {why}.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-import numbers
 import time
-import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from .._util.checks import FLAG, choice, number, whole
 from .._util.threads import one_blas_thread
 from ..families.base import Enumerable, Samplable, can
 from ..problem import Problem, Result
-from .active import LISTED, Active
-from .base import ROUNDING, Log, Solver, Step, generator
-from .workspace import SMALL
+from .active import FEW_MEMBERS, Active
+from .base import Solver, generator
+from .log import Log, Step
+from .loop import ROUNDING, Interruptible, relative_gap, warn_early, warn_interrupted
+from .workspace import ONE_THREAD
 
-#: Families up to this size get an exact gap: one pass over all members at the end.
-EXACT = LISTED
 #: One-sided 95 % limit of a normal variable: what "upper confidence limit" means here.
 QUANTILE = 1.645
 
@@ -74,6 +72,15 @@ class MirrorDescent(Solver):
 
     requires = (Samplable,)
     prefers_base_scale = True
+    rules: ClassVar = {
+        "max_iter": whole(1),
+        "sampling": choice("gradient", "uniform"),
+        "step": choice("normalised", "theory"),
+        "draws": whole(1),
+        "average": FLAG,
+        "tol": number(),
+        "gap_draws": whole(1),
+    }
     p = 4 / 3
 
     def __init__(
@@ -97,49 +104,23 @@ class MirrorDescent(Solver):
         self.gap_draws = gap_draws
         self.random_state = random_state
 
-    def check_params(self):
-        """Check the numbers and the names."""
-        for name in ("max_iter", "draws", "gap_draws"):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or value < 1:
-                raise ValueError(
-                    f"{name} of MirrorDescent is {value!r}; it must be a whole number of at least 1."
-                )
-        if self.sampling not in ("gradient", "uniform"):
-            raise ValueError(f"sampling of MirrorDescent is {self.sampling!r}; use 'gradient' or 'uniform'.")
-        if self.step not in ("normalised", "theory"):
-            raise ValueError(f"step of MirrorDescent is {self.step!r}; use 'normalised' or 'theory'.")
-        if not (isinstance(self.tol, int | float | np.number) and self.tol >= 0):
-            raise ValueError(f"tol of MirrorDescent is {self.tol!r}; it must be a number of at least 0.")
-
     def solve(self, problem, init=None, on_iteration=None):
         """Take `max_iter` steps, or fewer when the gap is small enough."""
         self.check_params()
-        run = _Run(self, problem, Log(on_iteration, time.perf_counter()), generator(self.random_state))
-        interrupted = False
-        try:
-            # A step is many small products; threads under them cost several times what they bring.
-            with one_blas_thread() if problem.n_rows < SMALL else nullcontext():
-                run.steps()
-        except KeyboardInterrupt:
-            if not len(run.active):
-                raise
-            interrupted = True
+        run = Walk(self, problem, Log(on_iteration, time.perf_counter()), generator(self.random_state))
+        # A step is many small products; threads under them cost several times what they bring.
+        with (
+            Interruptible(lambda: "" if len(run.active) else None) as guard,
+            one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext(),
+        ):
+            run.steps()
         result = run.result()
-        relative = result.gap / max(result.objective, run.floor, np.finfo(float).tiny)
-        if interrupted:
-            text = (
-                f"Interrupted after {result.n_iter} steps; the result so far is kept, with a relative gap of"
-            )
-        else:
-            text = f"MirrorDescent took {result.n_iter} steps to a relative gap of"
-        unknown = result.gap_kind == "none"
-        if interrupted or not (unknown or result.converged or run.stopped or relative <= self.tol):
-            warnings.warn(
-                f"{text} {relative:.1e} ({result.gap_kind}), above tol={self.tol:g}; raise max_iter, draws or tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        gap = relative_gap(result.gap, result.objective, run.floor)
+        if guard.interrupted:
+            warn_interrupted(result.n_iter, "steps", gap)
+        elif not (result.gap_kind == "none" or result.converged or run.stopped or gap <= self.tol):
+            why = f"above tol={self.tol:g} (gap_kind={result.gap_kind!r}); raise max_iter, draws or tol"
+            warn_early(self, result.n_iter, "steps", gap, why)
         return result
 
 
@@ -152,8 +133,8 @@ class _Gap:
     kind: str
 
 
-class _Run:
-    """One run: the state of Algorithm 2."""
+class Walk:
+    """The state of Algorithm 2."""
 
     def __init__(self, solver: MirrorDescent, problem: Problem, log: Log, rng: np.random.Generator):
         self.solver, self.problem, self.log, self.rng = solver, problem, log, rng
@@ -242,16 +223,22 @@ class _Run:
 
     def gap_at(self, fit, objective: float) -> _Gap:
         """Return the gap of an iterate, exact or as an upper confidence limit."""
-        if can(self.family, Enumerable) and self.family.size() <= EXACT:
-            members = self.family.members()
-            rho_sq = self.active.rho_of(members)
-            forms = self.active.forms(fit.A, members)
-            g = np.divide(forms, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
-            return _Gap(objective - self.active.dual(fit, float(np.linalg.norm(g))), 0.0, "exact")
-        if math.isinf(
-            self.family.size()
-        ):  # over a continuum Σ g² is infinite, and the atoms' own gap proves nothing
+        if can(self.family, Enumerable) and self.family.size() <= FEW_MEMBERS:
+            return self.exact_gap(fit, objective)
+        if math.isinf(self.family.size()):  # there Σ g² is infinite, and the atoms' own gap proves nothing
             return _Gap(math.nan, 0.0, "none")
+        return self.estimated_gap(fit, objective)
+
+    def exact_gap(self, fit, objective: float) -> _Gap:
+        """Return the gap from a pass over all members."""
+        members = self.family.members()
+        rho_sq = self.active.rho_of(members)
+        forms = self.active.forms(fit.A, members)
+        g = np.divide(forms, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
+        return _Gap(objective - self.active.dual(fit, float(np.linalg.norm(g))), 0.0, "exact")
+
+    def estimated_gap(self, fit, objective: float) -> _Gap:
+        """Return the upper confidence limit of the gap: Σ_i g_i² is the mean of g_z²/q_z over draws."""
         size = self.solver.gap_draws
         members, q = self.draw(fit.A, size, self.rng)
         _, q, g, _ = self.gradients(fit.A, members, q)

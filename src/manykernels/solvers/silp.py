@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .base import BatchSolver
+from .weights import simplex_start
 
 #: How far from the best point towards the master's solution a cut is taken.
 INWARD = 0.5
@@ -48,8 +49,7 @@ class SILP(BatchSolver):
 
     def iterates(self, work, init):
         """Yield every evaluated iterate."""
-        theta = work.alive.astype(float) if init is None else np.where(work.alive, init, 0.0)
-        best = current = work.evaluate(theta / theta.sum())
+        best = current = work.evaluate(simplex_start(work, init))
         yield current
         slopes, offsets = [], []
         share = INWARD

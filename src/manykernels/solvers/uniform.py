@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
-from .._util.text import brief
+from .._util.checks import number
 from ..combination import Combination
 from ..families.base import Enumerable
 from ..families.finite import Finite
 from ..problem import Problem
-from .base import Log, Solver, TwoStageSolver, result_of
-from .workspace import Workspace
+from .base import Solver, TwoStageSolver, result_of
+from .log import Log
+from .loop import Descent, relative_gap, warn_interrupted
+from .workspace import Iterate, Workspace
 
 #: Families up to this size are listed, so that the table shows every kernel; larger ones use a closed form.
-LISTED = 2000
+LONGEST_TABLE = 2000
 
 
 class Uniform(TwoStageSolver):
@@ -41,15 +44,23 @@ class Uniform(TwoStageSolver):
     def learn(self, problem: Problem) -> Combination:
         """Return the sum of all kernels over their squared scale."""
         family: Any = problem.family
-        if family.size() > LISTED and problem.scale.base is not None:
-            total = family.total(problem.scale.base)
-            if total is not None:
-                one = Finite([total]).resolve(problem.X.shape[1])
-                return Combination(one, [0], np.ones(1), np.ones(1))
+        closed = in_closed_form(problem) if family.size() > LONGEST_TABLE else None
+        if closed is not None:
+            return closed
         members = family.members()
         rho_sq = problem.scale.rho_sq(members, self.p)
         weights = np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
         return Combination(family, members, weights, np.sqrt(rho_sq))
+
+
+def in_closed_form(problem: Problem) -> Combination | None:
+    """Return the sum of all products of a family as one kernel, where it has a closed form."""
+    family: Any = problem.family
+    total = None if problem.scale.base is None else family.total(problem.scale.base)
+    if total is None:
+        return None
+    one = Finite([total]).resolve(problem.X.shape[1])
+    return Combination(one, [0], np.ones(1), np.ones(1))
 
 
 class Single(Solver):
@@ -72,30 +83,28 @@ class Single(Solver):
     """
 
     requires = (Enumerable,)
+    rules: ClassVar = {"tol": number()}
     p = 1.0
 
     def __init__(self, tol=1e-3):
         self.tol = tol
 
-    def check_params(self):
-        """Check `tol`."""
-        if not (isinstance(self.tol, int | float | np.number) and self.tol >= 0):
-            raise ValueError(f"tol of {brief(self)} must be a number of at least 0.")
-
     def solve(self, problem, init=None, on_iteration=None):
-        """Fit every kernel alone and keep the best."""
+        """Fit every kernel alone and keep the best; of equals, the first."""
         self.check_params()
         log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
-        best = None
-        for i in np.flatnonzero(work.alive):
-            theta = np.zeros(work.n_members)
-            theta[i] = 1.0
-            iterate = work.evaluate(theta)
-            if best is None or iterate.objective < best.objective:
-                best = iterate
-            if log.add(iterate):
-                break
-        assert best is not None
+        descent = Descent(None, 0.0, log=log, later=False)
+        descent.run(_each_alone(work))
+        best = descent.answer
+        if descent.interrupted:
+            warn_interrupted(descent.n_iter, "kernels", relative_gap(best.gap, best.objective, 0.0))
         converged = best.gap <= self.tol * best.objective
-        return result_of(work.predictor(best), best, log.trace(), n_iter=len(log), converged=converged)
+        return result_of(work.predictor(best), best, log.trace(), n_iter=descent.n_iter, converged=converged)
+
+
+def _each_alone(work: Workspace) -> Iterator[Iterate]:
+    for i in np.flatnonzero(work.alive):
+        theta = np.zeros(work.n_members)
+        theta[i] = 1.0
+        yield work.evaluate(theta)

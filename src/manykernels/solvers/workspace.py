@@ -18,7 +18,7 @@ from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
 
 #: Machines with smaller systems than this run BLAS on one thread: its threads cost more than they bring.
-SMALL = 2000
+ONE_THREAD = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class Workspace:
         n = self.problem.n_rows
         narrow = columns is not None and columns + 1 < n
         size = columns if columns is not None and narrow else n
-        with one_blas_thread() if size < SMALL else nullcontext():
+        with one_blas_thread() if size < ONE_THREAD else nullcontext():
             if narrow:
                 A, F, W, b, norms_sq = self._primal(weights)
             else:

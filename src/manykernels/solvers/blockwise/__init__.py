@@ -12,7 +12,7 @@ from ..._util.text import brief
 from ...certificates import norm
 from ...families.base import Enumerable, HasRandomFeatures
 from ...problem import Problem, Result
-from ..alignment import weigh
+from ..aligning import weigh
 from ..base import StreamingSolver, generator
 from . import online as online
 from .fit import Fit, InMemory, Plan

@@ -1,28 +1,38 @@
-"""Greedy coordinate descent over families that can find their best kernel."""
+"""Greedy coordinate descent over families that can find their best kernel.
+
+:class:`Greedy` minimises J(θ) by Frank-Wolfe steps (Afkanpour 2013, Algorithm 6): line 6 solves the machine at θ,
+line 7 searches the family for the kernel with the largest g_i, lines 8 and 9 move towards it. By default that move is
+replaced by a fit of all weights (Gehler and Nowozin 2008). The room:
+
+- ``oracle``: line 7, what is asked of the family, and how often an expensive search is repeated;
+- ``steps``: the loop of lines 4-10, with all weights fitted again or towards one kernel, its gap and its end;
+- ``refits``: the problem restricted to the kernels that have entered, for any loss; ``least_squares``: the same for the
+  squared loss on kernels with one feature each, much faster;
+- ``stopping``: how many kernels the data support, by an information criterion or by rows held out.
+"""
 
 from __future__ import annotations
 
 import math
-import numbers
 import time
-import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
+from ..._util.checks import AUTO, FLAG, choice, number, whole
 from ..._util.text import brief
 from ...families.base import Enumerable, Maximisable, can
 from ...problem import Problem, Result
-from ..base import Log, Solver, check_init, generator
+from ..base import Solver, check_init, generator
+from ..log import Log
+from ..loop import Interruptible, relative_gap, warn_early, warn_interrupted
 from .least_squares import LeastSquares, refitter_for
-from .run import Limits, Run
-from .steps import Corrective, Stepwise
-from .stopping import ROUGH, ExtendedBIC, HeldOut
+from .steps import Corrective, Limits, Pursuit, Stepwise
+from .stopping import ROUGH, ExtendedBIC, Folds
 
 #: Largest number of kernels that ``max_kernels="auto"`` looks at.
-MOST = 200
+MOST_KERNELS = 200
 
 
 class Greedy(Solver):
@@ -91,6 +101,15 @@ class Greedy(Solver):
 
     requires = (Maximisable,)
     accepts_init = True
+    rules: ClassVar = {
+        "max_kernels": AUTO | whole(1),
+        "corrective": FLAG,
+        "step": choice("line_search", "classic"),
+        "p": number(1, 2),
+        "tol": number(),
+        "max_iter": whole(1),
+        "swaps": whole(0),
+    }
 
     def __init__(
         self,
@@ -114,27 +133,10 @@ class Greedy(Solver):
         self.random_state = random_state
 
     def check_params(self):
-        """Check the numbers and the names."""
-        if self.max_kernels != "auto" and (
-            not isinstance(self.max_kernels, numbers.Integral) or self.max_kernels < 1
-        ):
-            raise ValueError(
-                f"max_kernels of Greedy is {self.max_kernels!r}; use 'auto' or a whole number of at least 1."
-            )
-        if self.step not in ("line_search", "classic"):
-            raise ValueError(f"step of Greedy is {self.step!r}; use 'line_search' or 'classic'.")
-        if not (isinstance(self.p, int | float | np.number) and 1 <= self.p <= 2):
-            raise ValueError(f"p of Greedy is {self.p!r}; it must lie in [1, 2].")
+        """Refuse p > 1 with steps towards one kernel, besides what the rules refuse."""
+        super().check_params()
         if self.p > 1 and not self.corrective:
             raise ValueError(f"p of Greedy is {self.p!r}, which needs corrective=True; or use p=1.")
-        if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
-            raise ValueError(
-                f"max_iter of Greedy is {self.max_iter!r}; it must be a whole number of at least 1."
-            )
-        if not isinstance(self.swaps, numbers.Integral) or self.swaps < 0:
-            raise ValueError(f"swaps of Greedy is {self.swaps!r}; it must be a whole number of at least 0.")
-        if not (isinstance(self.tol, int | float | np.number) and self.tol >= 0):
-            raise ValueError(f"tol of Greedy is {self.tol!r}; it must be a number of at least 0.")
 
     def check_compatible(self, family, loss):
         """Refuse p > 1 on a continuum, besides what every solver refuses."""
@@ -153,18 +155,13 @@ class Greedy(Solver):
         log = Log(on_iteration, time.perf_counter())
         rng = generator(self.random_state)
         limits, interrupted = self._limits(problem, rng, theta)
-        run = self._kind()(self, problem, log, rng, limits, theta)
-        try:
-            run.steps()
-        except KeyboardInterrupt:
-            if run.best is None:
-                raise
-            interrupted = True
-        result, interrupted = _ended(run, interrupted)
-        self._warn(run, result, interrupted)
+        pursuit = self._kind()(self, problem, log, rng, limits, theta)
+        pursuit.interrupted = interrupted
+        result = pursuit.run()
+        self._warn(pursuit, result)
         return result
 
-    def _kind(self) -> type[Run]:
+    def _kind(self) -> type[Pursuit]:
         """Return the kind of steps."""
         return Corrective if self.corrective else Stepwise
 
@@ -173,7 +170,7 @@ class Greedy(Solver):
         size = problem.family.size()
         if self.max_kernels != "auto":
             return Limits(int(min(self.max_kernels, size)), swaps=self.swaps), False
-        most = int(min(MOST, size, max(problem.n_rows // 3, 1)))
+        most = int(min(MOST_KERNELS, size, max(problem.n_rows // 3, 1)))
         if self.corrective and isinstance(refitter_for(problem, self.tol, self.p), LeastSquares):
             return Limits(most, criterion=ExtendedBIC(problem)), False
         trial = clone(self).set_params(tol=max(self.tol, ROUGH))
@@ -181,48 +178,24 @@ class Greedy(Solver):
         def start(part, log):
             return self._kind()(trial, part, log, rng, Limits(most), theta)
 
-        held_out = HeldOut(problem, start, rng)
-        try:
-            held_out.run()
-        except KeyboardInterrupt:
-            if not any(held_out.paths):
-                raise
-            return Limits(most, held_out.n_steps() or max(map(len, held_out.paths))), True
-        return Limits(most, held_out.n_steps()), False
+        folds = Folds(problem, start, rng)
+        with Interruptible(lambda: "" if any(folds.paths) else None) as guard:
+            folds.run()
+        steps = folds.n_steps()
+        if guard.interrupted and not steps:
+            steps = max(map(len, folds.paths))
+        return Limits(most, steps), guard.interrupted
 
-    def _warn(self, run: Run, result: Result, interrupted: bool) -> None:
+    def _warn(self, pursuit: Pursuit, result: Result) -> None:
         """Say what ended the steps before their time."""
-        relative = result.gap / max(result.objective, run.floor, np.finfo(float).tiny)
-        message = ""
-        if interrupted:
-            message = (
-                f"Interrupted after {result.n_iter} iterations; the best result so far is kept, with a relative "
-                f"gap of {relative:.1e}."
-            )
-        elif run.ending in ("max_iter", "no_progress") and not run.small(result.gap, result.objective):
-            advice = (
-                "raise max_iter or tol"
-                if run.ending == "max_iter"
-                else "no other kernel lowers the objective"
-            )
-            message = (
-                f"Greedy stopped after {result.n_iter} iterations at a relative gap of {relative:.1e}, above "
-                f"tol={self.tol:g}; {advice}."
-            )
-        if message:
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
-
-
-def _ended(run: Run, interrupted: bool) -> tuple[Result, bool]:
-    """Return the result, and whether anything was interrupted; without a gap when that was its last search."""
-    try:
-        if interrupted:
-            run.ending = "interrupted"
-        run.settle()
-        return run.result(), interrupted
-    except KeyboardInterrupt:
-        run.ending = "interrupted"
-        return run.result(certified=False), True
+        gap = relative_gap(result.gap, result.objective, pursuit.floor)
+        if pursuit.interrupted:
+            warn_interrupted(result.n_iter, "iterations", gap)
+            return
+        advice = {"max_iter": "raise max_iter or tol", "no_progress": "no other kernel lowers the objective"}
+        if pursuit.ending in advice and not pursuit.small(result.gap, result.objective):
+            why = f"above tol={self.tol:g}; {advice[pursuit.ending]}"
+            warn_early(self, result.n_iter, "iterations", gap, why)
 
 
 def _checked_start(problem: Problem, init: Any, p: float) -> np.ndarray | None:

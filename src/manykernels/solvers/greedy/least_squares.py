@@ -14,9 +14,9 @@ from ...problem import Problem
 from .refits import Point, Refitter
 
 #: Columns of explicit features are kept up to this many entries, otherwise made again block by block.
-KEPT_COLUMNS = 2**22
+KEPT_ENTRIES = 2**22
 #: Entries of a block of rows: larger ones leave the cache, and leave holes in the heap behind.
-BLOCK = 2**18
+BLOCK_ENTRIES = 2**18
 
 
 def refitter_for(problem: Problem, tol: float, p: float = 1.0) -> Refitter:
@@ -34,11 +34,13 @@ class LeastSquares(Refitter):
     σ of w̃ stay, its solution is that of (G + σσᵀ/C) w̃ = Φᵀy. Signs change one at a time, as in feature-sign
     search. The normal equations are refined with residuals of the rows, so that no digits are lost.
 
-    The Gram matrix of all columns met so far is kept and grows by a column at a time.
+    The Gram matrix of all columns met so far is kept and grows by a column at a time; the columns too, up to
+    `kept_entries`.
     """
 
-    def __init__(self, problem: Problem, tol: float):
+    def __init__(self, problem: Problem, tol: float, kept_entries: int = KEPT_ENTRIES):
         super().__init__(problem, tol)
+        self.kept_entries = kept_entries
         self.mu = 1.0 / problem.C
         assert problem.sample_weight is not None
         self.s: np.ndarray = problem.sample_weight
@@ -56,7 +58,7 @@ class LeastSquares(Refitter):
         """Yield scaled columns, the constant first, in blocks of rows."""
         X, n = self.problem.X, self.problem.n_rows
         members, root = [self.known[i] for i in places], np.sqrt(self.rho_sq[places])
-        for rows in row_blocks(n, len(places) + X.shape[1], BLOCK):
+        for rows in row_blocks(n, len(places) + X.shape[1], BLOCK_ENTRIES):
             part = np.ones((len(range(*rows.indices(n))), len(places) + 1))
             if self._columns is not None:
                 part[:, 1:] = self._columns[rows][:, places]
@@ -76,11 +78,11 @@ class LeastSquares(Refitter):
         self.rho_sq = np.concatenate([self.rho_sq, rho_sq])
         if self._columns is not None:
             n = self.problem.n_rows
-            if n * (k + m) > KEPT_COLUMNS:
+            if n * (k + m) > self.kept_entries:
                 self._columns = None
             else:
                 if k + m > self._columns.shape[1]:
-                    wider = np.empty((n, min(2 * (k + m), KEPT_COLUMNS // n)), order="F")
+                    wider = np.empty((n, min(2 * (k + m), self.kept_entries // n)), order="F")
                     wider[:, :k] = self._columns[:, :k]
                     self._columns = wider
                 fresh = self.family.features(self.problem.X, new) / np.sqrt(rho_sq)
@@ -194,7 +196,7 @@ class LeastSquares(Refitter):
         m = len(candidates)
         across, own, pull = np.zeros((len(at), m)), np.zeros(m), np.zeros(m)
         for rows, part in self._blocks(places):
-            for some in row_blocks(part.shape[0], m + X.shape[1], BLOCK):
+            for some in row_blocks(part.shape[0], m + X.shape[1], BLOCK_ENTRIES):
                 here = np.arange(n)[rows][some]
                 phi = self.family.features(X[here], candidates)
                 weighted = phi * self.s[here, None]

@@ -11,6 +11,7 @@ from ...certificates import conjugate_exponent, norm
 from ...families.base import Best, Direction
 from ...families.search import Listed
 from ...problem import Problem, nu_of
+from ..active import FEW_MEMBERS
 from .refits import Point
 
 #: Candidates that a search returns; the one whose addition gains most is taken.
@@ -18,11 +19,9 @@ CANDIDATES = 32
 #: Maxima that a search of a continuum returns: each is climbed to, and one is as good as the other only by chance.
 MAXIMA = 4
 #: Searches that cost more multiply-adds than this are made only when the last one's candidates are used up.
-LAZY = 2e10
+EXPENSIVE = 2e10
 #: Candidates that are kept from an expensive search.
 POOL = 2000
-#: Families up to this size are compared member by member for p > 1.
-LISTED = 5000
 
 
 class Oracle:
@@ -34,14 +33,18 @@ class Oracle:
     rng : Generator
     p : float
         Norm over kernels.
+    expensive : float
+        Multiply-adds from which on a search counts as expensive.
+    searcher : Searcher, optional
+        By default the family's own.
     """
 
-    def __init__(self, problem: Problem, rng, p: float = 1.0):
+    def __init__(self, problem: Problem, rng, p: float = 1.0, *, expensive: float = EXPENSIVE, searcher=None):
         self.problem, self.rng, self.p = problem, rng, p
-        self.searcher = _searcher(problem, p)
+        self.searcher: Any = searcher or _searcher(problem, p)
         self.continuum = math.isinf(problem.family.size())
         trace = isinstance(problem.scale.how, str) and problem.scale.how == "trace"
-        self.lazy = p == 1 and trace and getattr(self.searcher, "cost", 0.0) > LAZY
+        self.lazy = p == 1 and trace and getattr(self.searcher, "cost", 0.0) > expensive
         self.pool: list[Any] = []
         self.searches = 0
         self._at: np.ndarray | None = None
@@ -102,6 +105,6 @@ class Oracle:
 def _searcher(problem: Problem, p: float) -> Any:
     """Return the family's own search; for p > 1 member by member where they are few, or scales depend on p."""
     family: Any = problem.family
-    if p > 1 and (family.size() <= LISTED or getattr(family, "count", None) == "ordered"):
+    if p > 1 and (family.size() <= FEW_MEMBERS or getattr(family, "count", None) == "ordered"):
         return Listed(family, problem.X, problem.scale, p)
     return family.searcher(problem.X, problem.scale)

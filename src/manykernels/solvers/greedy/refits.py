@@ -17,12 +17,12 @@ from ...families.base import HasFeatures, can
 from ...machines import Fit, solve_primal
 from ...predictors import Dual, Predictor, Primal
 from ...problem import Problem
-from ..lp_norm import LpNorm
-from ..simple_mkl import SimpleMKL
+from ..loop import ROUNDING, Descent
+from ..weights import alternation, reduced_gradient
 from ..workspace import Iterate, Workspace
 
 #: Most machines that a restricted problem may take.
-MOST_MACHINES = 300
+MOST_MACHINES = 301
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,18 +128,10 @@ class Refitter:
 
     def _solve(self, work: Workspace, theta) -> Iterate:
         """Return the solution, or the best iterate where rounding ends the steps."""
-        solver = SimpleMKL() if self.p == 1 else LpNorm(p=self.p)
-        floor = 1e-12 * work.start_value()
-        best: Iterate | None = None
-        for i, now in enumerate(solver.iterates(work, theta)):
-            if best is None or now.objective <= best.objective:
-                best = now
-            if now.gap <= self.tol * now.objective + floor:
-                return now
-            if i >= MOST_MACHINES:
-                break
-        assert best is not None
-        return best
+        steps = reduced_gradient(work, theta) if self.p == 1 else alternation(work, theta, self.p)
+        descent = Descent(self.tol, ROUNDING * work.start_value(), MOST_MACHINES)
+        descent.follow(steps)
+        return descent.answer
 
     def _kept(self, members, rho_sq, best: Iterate) -> Point:
         """Return the point of an iterate, without the kernels that have no weight."""

@@ -12,12 +12,12 @@ import numpy as np
 from scipy.special import gammaln
 
 from ...problem import Problem, Scale
-from ..base import Log
+from ..log import Log
 from .refits import Refitter
 
 #: Up to this many rows every fifth is held out in turn; of more, one fifth only.
 FOLDED = 2000
-#: Relative gap at which a run on some of the rows stops; its losses on the others hardly change from there.
+#: Relative gap at which a pursuit on some of the rows stops; its losses on the others hardly change from there.
 ROUGH = 1e-2
 
 
@@ -35,14 +35,14 @@ class ExtendedBIC:
         return refitter.deviance(members) + k * self.unit + 2 * chosen
 
 
-class HeldOut:
-    """Runs on some of the rows, and the losses of the others after every step.
+class Folds:
+    """Pursuits on some of the rows, and the losses of the others after every step.
 
     Parameters
     ----------
     problem : Problem
     start : callable
-        ``start(problem, log)`` returns a run on a problem, with a ``watch`` to be set.
+        ``start(problem, log)`` returns a pursuit on a problem, with a ``watch`` to be set.
     rng : Generator
     """
 
@@ -54,7 +54,7 @@ class HeldOut:
         self.ended: list[bool] = []
 
     def run(self) -> None:
-        """Take every run to where the held-out loss has not fallen for a while."""
+        """Take every pursuit to where the held-out loss has not fallen for a while."""
         s = self.problem.sample_weight
         assert s is not None
         for test in self.parts:
@@ -74,28 +74,28 @@ class HeldOut:
         self.paths.append(losses)
         self.ended.append(True)
 
-        def watch(run):
-            scores = run.result(certified=False).predictor.scores(Xt)
+        def watch(pursuit):
+            scores = pursuit.result(certified=False).predictor.scores(Xt)
             losses.append(s[test] * pb.loss.value(pb.Y[test], scores))
             lead = int(np.argmin([loss.sum() for loss in losses])) + 1
             enough = len(losses) >= 2 * lead + 5
             self.ended[-1] = not enough
             return enough
 
-        run = self.start(part, Log(None, time.perf_counter()))
-        run.watch = watch
-        run.steps()
+        pursuit = self.start(part, Log(None, time.perf_counter()))
+        pursuit.watch = watch
+        pursuit.steps()
 
     def n_steps(self) -> int | None:
         """Return the fewest steps whose loss is within a standard error, of the differences, of the least.
 
-        None when that is where the runs end by themselves: then nothing need be stopped.
+        None when that is where the pursuits end by themselves: then nothing need be stopped.
         """
         paths = [path for path in self.paths if path]
         if not paths:
             return None
         most = max(len(path) for path in paths)
-        # A run that ended early stays where it was.
+        # A pursuit that ended early stays where it was.
         losses = [np.concatenate([path[min(t, len(path) - 1)] for path in paths]) for t in range(most)]
         lead = int(np.argmin([loss.sum() for loss in losses]))
         apart = [loss - losses[lead] for loss in losses]

@@ -1,24 +1,35 @@
-"""p-norm multiple kernel learning, online and then in stochastic batches, and its elastic-net relative."""
+"""p-norm multiple kernel learning, online and then in stochastic batches, and its elastic-net relative.
+
+:class:`Obscure` (Orabona, Jie and Caputo 2012) takes an online stage (Algorithm 1) whose last line bounds the norm of
+the optimal predictor by R, then proximal stochastic steps within that ball (Algorithm 2); :class:`Ufo` (Orabona and Jie
+2011) is the second stage alone, with a threshold on the kernels' norms. An epoch is one pass over the rows in random
+order. The room:
+
+- ``sequential``: the state, which is one set of coefficients shared by all kernels, and its passes, in memory or in
+  blocks of rows;
+- ``_steps``: the compiled loop over the rows, with the line numbers of the algorithms.
+"""
 
 from __future__ import annotations
 
-import numbers
 import time
-import warnings
-from functools import partial
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from ..._util.checks import AUTO, FLAG, Rule, choice, number, whole
 from ..._util.memory import parse_bytes
 from ...certificates import conjugate_exponent, norm
 from ...certificates import penalties as group_penalties
 from ...families.base import Enumerable
-from ...problem import Problem, nu_of
-from ..base import ROUNDING, Log, Solver, generator, result_of
+from ...problem import nu_of
+from ..base import Solver, generator, result_of
+from ..log import Log
+from ..loop import ROUNDING, Descent, relative_gap, warn_early, warn_interrupted
 from ..workspace import Iterate
-from .sequential import Rule, Sweeps
+from .sequential import Passes, StepRule
 
 #: The decrease of the objective is judged over this many epochs at least, or a quarter of all so far.
 WINDOW = 10
@@ -26,15 +37,12 @@ WINDOW = 10
 ONLINE_STEP = 2.0
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
 class _Stochastic(Solver):
     """What Obscure and Ufo share: passes over the rows in random order, the best iterate of all, and when to stop."""
 
     requires = (Enumerable,)
     losses = ("max_hinge", "hinge", "logistic", "squared", "squared_hinge", "softmax")
+    rules: ClassVar[Mapping[str, Rule]] = {"epochs": whole(1), "tol": number(), "average": FLAG}
     epochs: int
     tol: float
     average: bool
@@ -48,99 +56,87 @@ class _Stochastic(Solver):
         return "hinge" if n_classes <= 2 else "max_hinge"
 
     def check_params(self):
-        """Check what both have."""
-        self._check_whole("epochs", 1)
-        if not (_is_number(self.tol) and self.tol >= 0):
-            raise ValueError(f"tol of {self._name} is {self.tol!r}; it must be a number of at least 0.")
-        parse_bytes(self.memory, f"memory of {self._name}")
+        """Check `memory`, besides the rules."""
+        super().check_params()
+        self._bytes()
 
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
+    def _bytes(self) -> int:
+        return parse_bytes(self.memory, f"memory of {type(self).__name__}")
 
-    def _check_whole(self, name, least):
-        value = getattr(self, name)
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-            raise ValueError(
-                f"{name} of {self._name} is {value!r}; it must be a whole number of at least {least}."
-            )
+    @abstractmethod
+    def norm(self, n_members: int) -> float:
+        """Return p for a number of kernels."""
 
-    def _check_p(self):
-        if not (_is_number(self.p) and 1 < self.p <= 2):
-            raise ValueError(f"p of {self._name} is {self.p!r}; it must lie in (1, 2].")
-
-    def _sweeps(self, problem: Problem, p: float) -> Sweeps:
-        memory = parse_bytes(self.memory, f"memory of {self._name}")
-        return Sweeps(problem, p, memory, bool(self.average), self.penalties)
+    @abstractmethod
+    def _stages(self, run: _Epochs) -> Iterator[Iterate]:
+        """Yield an iterate an epoch."""
 
     def solve(self, problem, init=None, on_iteration=None):
         """Pass over the rows until the objective has settled."""
         self.check_params()
         log = Log(on_iteration, time.perf_counter())
-        run = _Run(self, problem, log)
-        interrupted = False
-        try:
-            self._stages(run)
-        except KeyboardInterrupt:
-            if run.best is None:
-                raise
-            interrupted = True
-        assert run.best is not None
-        best = run.sweeps.tightened(run.best)
-        relative = f"{best.gap / max(best.objective, run.floor, np.finfo(float).tiny):.1e}"
-        if interrupted:
-            text = f"Interrupted after {len(log)} epochs; the best so far is kept, with a relative gap of {relative}."
-        else:
-            text = (
-                f"{self._name} stopped after {len(log)} epochs at a relative gap of {relative}, with the objective "
-                f"still falling by more than tol={self.tol:g} an epoch; raise epochs or tol."
-            )
-        if interrupted or run.exhausted:
-            warnings.warn(text, ConvergenceWarning, stacklevel=2)
+        p = self.norm(problem.family.size())
+        passes = Passes(problem, p, self._bytes(), bool(self.average), self.penalties)
+        run = _Epochs(self, passes, log)
+        descent = run.descent
+        descent.run(self._stages(run))
+        assert descent.best is not None
+        best = passes.tightened(descent.best)
+        gap = relative_gap(best.gap, best.objective, descent.floor)
+        if descent.interrupted:
+            warn_interrupted(len(log), "epochs", gap)
+        elif run.exhausted:
+            why = f"with the objective still falling by more than tol={self.tol:g} an epoch; raise epochs or tol"
+            warn_early(self, len(log), "epochs", gap, why)
         trace = log.trace(updates=tuple(run.updates), stage=tuple(run.stages))
-        predictor = run.sweeps.predictor(best)
-        return result_of(predictor, best, trace, n_iter=len(log), converged=run.settled and not interrupted)
-
-    def _stages(self, run: _Run) -> None:
-        raise NotImplementedError
+        converged = (run.settled or descent.closed) and not descent.interrupted
+        return result_of(passes.predictor(best), best, trace, n_iter=len(log), converged=converged)
 
 
-class _Run:
-    """The epochs of one fit."""
+class _Epochs:
+    """The epochs of one fit.
 
-    def __init__(self, solver: Any, problem: Problem, log: Log):
-        self.solver, self.log = solver, log
+    Attributes
+    ----------
+    descent : Descent
+        Keeps the best iterate; of equals, the first.
+    start : float
+        P at f = 0.
+    updates, stages : list
+        The number of updates in every epoch, and the name of its stage.
+    settled, exhausted : bool
+        Whether the objective of the last stage has settled, or its epochs have run out before.
+    """
+
+    def __init__(self, solver: _Stochastic, passes: Passes, log: Log):
+        self.tol, self.passes = solver.tol, passes
         self.rng = generator(solver.random_state)
-        self.sweeps = solver._sweeps(problem, solver.norm(problem.family.size()))
-        self.start = self.sweeps.start_value()
-        self.floor = ROUNDING * self.start
-        self.best: Iterate | None = None
+        self.start = passes.start_value()
+        floor = ROUNDING * self.start
+        self.descent = Descent(solver.tol, floor, log=log, predictor=passes.predictor, later=False)
         self.updates: list[int] = []
         self.stages: list[str] = []
-        self.settled = self.closed = self.stopped = self.exhausted = False
+        self.settled = self.exhausted = False
 
-    def epochs(self, stage: str, rule: Rule, most: int) -> None:
-        """Run up to `most` epochs; fewer when the objective settles, the gap closes, or the callback says so."""
-        n = self.sweeps.problem.n_rows
+    def __call__(self, stage: str, rule: StepRule, most: int) -> Iterator[Iterate]:
+        """Yield the iterates of up to `most` epochs, fewer when the objective settles."""
+        n = self.passes.problem.n_rows
         values: list[float] = []
         self.settled = False
         for _ in range(most):
-            updates = self.sweeps.run(self.rng.permutation(n), rule)
-            iterate = self.sweeps.evaluate(rule)
+            updates = self.passes.run(self.rng.permutation(n), rule)
+            iterate = self.passes.evaluate(rule)
             self.updates.append(updates)
             self.stages.append(stage)
-            if self.best is None or iterate.objective < self.best.objective:
-                self.best = iterate
             values.append(iterate.objective)
-            self.stopped = self.log.add(iterate, partial(self.sweeps.predictor, iterate))
-            self.closed = iterate.gap <= self.solver.tol * max(iterate.objective, 0.0) + self.floor
             done = not (rule.batch or updates)  # nothing left to correct
-            self.settled = self.closed or done or self._has_settled(values)
-            if self.stopped or self.settled:
+            self.settled = done or self._has_settled(values)
+            yield iterate
+            if self.settled:
                 return
         self.exhausted = rule.batch
 
-    def _has_settled(self, values) -> bool:
+    def _has_settled(self, values: list[float]) -> bool:
         """Whether the mean objective of a window is hardly below that of the window before.
 
         Single epochs are too noisy to tell a stall from the end.
@@ -149,7 +145,7 @@ class _Run:
         if len(values) < 2 * window:
             return False
         last = float(np.mean(values[-window:]))
-        return float(np.mean(values[-2 * window : -window])) - last <= window * self.solver.tol * abs(last)
+        return float(np.mean(values[-2 * window : -window])) - last <= window * self.tol * abs(last)
 
 
 class Obscure(_Stochastic):
@@ -208,6 +204,15 @@ class Obscure(_Stochastic):
     Orabona, Jie, Caputo (2012), *Multi Kernel Learning with Online-Batch Optimization*, JMLR 13, Algorithms 1 and 2.
     """
 
+    rules: ClassVar = {
+        **_Stochastic.rules,
+        "p": number(1, 2, open="left"),
+        "stage": choice("both", "online", "batch"),
+        "eta": AUTO | number(open="left"),
+        "online_epochs": whole(1),
+        "radius": AUTO | number(open="left", infinite=True),
+    }
+
     def __init__(
         self,
         p=1.1,
@@ -233,44 +238,31 @@ class Obscure(_Stochastic):
         self.memory = memory
         self.random_state = random_state
 
-    def check_params(self):
-        """Check the numbers and the names."""
-        super().check_params()
-        self._check_p()
-        self._check_whole("online_epochs", 1)
-        if self.stage not in ("both", "online", "batch"):
-            raise ValueError(f"stage of Obscure is {self.stage!r}; use 'both', 'online' or 'batch'.")
-        for name in ("eta", "radius"):
-            value = getattr(self, name)
-            if isinstance(value, str) and value == "auto":
-                continue
-            if not (_is_number(value) and value > 0) or (name == "eta" and np.isinf(value)):
-                raise ValueError(f"{name} of Obscure is {value!r}; use 'auto' or a positive number.")
-
     def norm(self, n_members: int) -> float:
         """Return p."""
         return self.p
 
     def _stages(self, run):
-        sweeps = run.sweeps
-        longest = longest_step(sweeps)
+        passes = run.passes
+        longest = longest_step(passes)
         if self.stage != "batch":
-            eta = min(online_step(sweeps) if self.eta == "auto" else float(self.eta), longest)
-            run.epochs("online", Rule(batch=False, eta=eta), self.online_epochs)
-        if self.stage == "online" or run.stopped or run.closed:
+            eta = min(online_step(passes) if self.eta == "auto" else float(self.eta), longest)
+            yield from run("online", StepRule(batch=False, eta=eta), self.online_epochs)
+        if self.stage == "online":
             return
-        radius = self._radius(run)
-        if np.isinf(radius) or (run.best is not None and run.best.objective >= run.start):
-            sweeps.restart()
-        sweeps.project(radius)
-        run.epochs("batch", Rule(batch=True, eta=longest, radius=radius), self.epochs)
+        radius, best = self._radius(run), run.descent.best
+        if np.isinf(radius) or (best is not None and best.objective >= run.start):
+            passes.restart()
+        passes.project(radius)
+        yield from run("batch", StepRule(batch=True, eta=longest, radius=radius), self.epochs)
 
     def _radius(self, run) -> float:
         """Return R (Alg. 1, line 10): no better predictor can have a larger norm."""
         if self.radius != "auto":
             return float(self.radius)
-        value = run.start if run.best is None else min(run.start, run.best.objective)
-        return float(np.sqrt(2.0 * value / run.sweeps.lam))
+        best = run.descent.best
+        value = run.start if best is None else min(run.start, best.objective)
+        return float(np.sqrt(2.0 * value / run.passes.lam))
 
 
 class Ufo(_Stochastic):
@@ -302,6 +294,12 @@ class Ufo(_Stochastic):
     Orabona, Jie (2011), *Ultra-Fast Optimization Algorithm for Sparse Multi Kernel Learning*, ICML, Algorithm 1.
     """
 
+    rules: ClassVar = {
+        **_Stochastic.rules,
+        "alpha": number(),
+        "p": AUTO | number(1, 2, open="left"),
+    }
+
     def __init__(
         self, alpha=0.0, *, p="auto", epochs=200, tol=1e-4, average=True, memory="1GiB", random_state=None
     ):
@@ -312,14 +310,6 @@ class Ufo(_Stochastic):
         self.average = average
         self.memory = memory
         self.random_state = random_state
-
-    def check_params(self):
-        """Check the numbers."""
-        super().check_params()
-        if not (_is_number(self.alpha) and np.isfinite(self.alpha) and self.alpha >= 0):
-            raise ValueError(f"alpha of Ufo is {self.alpha!r}; it must be a finite number of at least 0.")
-        if not (isinstance(self.p, str) and self.p == "auto"):
-            self._check_p()
 
     def norm(self, n_members: int) -> float:
         """Return p for a number of kernels."""
@@ -337,22 +327,22 @@ class Ufo(_Stochastic):
         return norm(u, p) ** 2 + 2 * threshold * float(u.sum()), norm(left**2, conjugate_exponent(nu_of(p)))
 
     def _stages(self, run):
-        sweeps = run.sweeps
-        rule = Rule(batch=True, eta=longest_step(sweeps), threshold=self.alpha / sweeps.lam)
-        run.epochs("batch", rule, self.epochs)
+        passes = run.passes
+        rule = StepRule(batch=True, eta=longest_step(passes), threshold=self.alpha / passes.lam)
+        yield from run("batch", rule, self.epochs)
 
 
-def online_step(sweeps: Sweeps) -> float:
+def online_step(passes: Passes) -> float:
     """Return the automatic step of the online stage."""
-    loss, c = sweeps.problem.loss, sweeps.Y.shape[1]
+    loss, c = passes.problem.loss, passes.Y.shape[1]
     slope_sq = min(c, 2) if loss.multiclass else c
-    return ONLINE_STEP / (slope_sq * float(np.average(sweeps.push_sq(), weights=sweeps.s)))
+    return ONLINE_STEP / (slope_sq * float(np.average(passes.push_sq(), weights=passes.s)))
 
 
-def longest_step(sweeps: Sweeps) -> float:
+def longest_step(passes: Passes) -> float:
     """Return the longest step at which no row's correction overshoots; any will do when the slope is bounded."""
-    loss = sweeps.problem.loss
+    loss = passes.problem.loss
     if loss.lipschitz:
         return np.inf
     curvature = 2.0 if loss.name == "squared_hinge" else 1.0
-    return 1.0 / (curvature * float(np.max(sweeps.push_sq() * sweeps.s)))
+    return 1.0 / (curvature * float(np.max(passes.push_sq() * passes.s)))

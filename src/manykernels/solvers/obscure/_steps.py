@@ -14,7 +14,7 @@ from ...losses._pull import pull
 
 #: Places in the vector of scalars that a run hands from block to block.
 #: the accumulated factor, steps of Algorithm 2, Σ of its proximal terms, the norm of coef, updates, Σ of the factors.
-FACTOR, STEPS, PROXIMAL, NORM, UPDATES, SUM = range(6)
+FACTOR, VISITS, PROXIMAL, NORM, UPDATES, SUM = range(6)
 N_SCALARS = 6
 
 
@@ -82,29 +82,28 @@ def pushed(z, kappa, inverse, q):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def update(K, T, M, i, z, coef, lag, b, g, total, diag, inverse):  # type: ignore[no-untyped-def]
+    """Add z to the coefficients of row i, and to all that follows from them but the links; line 9, the subgradient."""
+    c, m = T.shape[0], T.shape[2]
+    for j in range(m):
+        gained = 0.0
+        for k in range(c):
+            gained += z[k] * (2.0 * T[k, i, j] + z[k] * diag[i, j])
+        g[j] = max(g[j] + inverse[j] * gained, 0.0)
+    for k in range(c):
+        if z[k] != 0.0:
+            coef[i, k] += z[k]
+            b[k] += z[k]
+            lag[i, k] += z[k] * total
+            add_row(T[k], K[i], z[k])
+            if len(M) > 0:
+                add_row(M[k], K[i], z[k] * total)
+
+
+@njit(cache=True, nogil=True)
 def steps(  # type: ignore[no-untyped-def]
-    K,
-    T,
-    M,
-    order,
-    coef,
-    lag,
-    b,
-    g,
-    link,
-    scalars,
-    diag,
-    Y,
-    s,
-    inverse,
-    code,
-    batch,
-    q,
-    lam,
-    eta,
-    radius,
-    threshold,
-):
+    K, T, M, order, coef, lag, b, g, link, scalars, diag, Y, s, inverse, code, batch, q, lam, eta, radius, threshold
+):  # fmt: skip
     """Visit the rows in order, Algorithm 2 or Algorithm 1; the state is updated in place.
 
     Parameters
@@ -131,7 +130,7 @@ def steps(  # type: ignore[no-untyped-def]
     """
     c, m = T.shape[0], T.shape[2]
     f, z = np.empty(c), np.empty(c)
-    a, t, proximal, norm = scalars[FACTOR], scalars[STEPS], scalars[PROXIMAL], scalars[NORM]
+    a, t, proximal, norm = scalars[FACTOR], scalars[VISITS], scalars[PROXIMAL], scalars[NORM]
     for i in order:
         if threshold > 0.0:  # the links depend on the scale
             set_link(g, threshold / a, inverse, q, link)
@@ -154,25 +153,13 @@ def steps(  # type: ignore[no-untyped-def]
         if active:
             scalars[UPDATES] += 1.0
             z *= -step / a
-            for j in range(m):
-                gained = 0.0
-                for k in range(c):
-                    gained += z[k] * (2.0 * T[k, i, j] + z[k] * diag[i, j])
-                g[j] = max(g[j] + inverse[j] * gained, 0.0)
-            for k in range(c):
-                if z[k] != 0.0:
-                    coef[i, k] += z[k]  # line 9, the subgradient
-                    b[k] += z[k]
-                    lag[i, k] += z[k] * scalars[SUM]
-                    add_row(T[k], K[i], z[k])
-                    if len(M) > 0:
-                        add_row(M[k], K[i], z[k] * scalars[SUM])
+            update(K, T, M, i, z, coef, lag, b, g, scalars[SUM], diag, inverse)
             own = set_link(g, threshold / a, inverse, q, link)  # line 11
             norm = np.sqrt(own * own + np.sum(b * b))
         if batch and a * norm > radius:
             a = radius / norm  # line 10
         scalars[SUM] += a
-    scalars[FACTOR], scalars[STEPS], scalars[PROXIMAL], scalars[NORM] = a, t, proximal, norm
+    scalars[FACTOR], scalars[VISITS], scalars[PROXIMAL], scalars[NORM] = a, t, proximal, norm
 
 
 @njit(cache=True, nogil=True)

@@ -26,15 +26,15 @@ from ..workspace import Iterate
 from . import _steps as loop
 
 #: Rows per block when kernels are computed on the fly; a block's values among its own rows come first.
-BLOCK = 512
+ROWS_TOGETHER = 512
 #: Updates wait until they are this many: fewer passes over the tables, whatever the number of blocks.
 SPREAD = 256
 #: Kernel values per tile and thread, when a block's updates are spread over all rows.
-TILE = 2**18
+VALUES_PER_TILE = 2**18
 
 
 @dataclass(frozen=True)
-class Rule:
+class StepRule:
     """What a pass does at every row.
 
     Attributes
@@ -55,7 +55,7 @@ class Rule:
     threshold: float = 0.0
 
 
-class Sweeps:
+class Passes:
     """Shared coefficients, every row's score per kernel, and the norms of the kernels' parts.
 
     Parameters
@@ -117,7 +117,7 @@ class Sweeps:
 
     # -- passes ----------------------------------------------------------------------------------------
 
-    def run(self, order: np.ndarray, rule: Rule) -> int:
+    def run(self, order: np.ndarray, rule: StepRule) -> int:
         """Visit the rows in order; the number of updates."""
         before = self.scalars[loop.UPDATES]
         self._fold()
@@ -174,7 +174,7 @@ class Sweeps:
             loop.add_gains(self.T, self.M, self._gains(part, updated, change), part.start)
 
         if len(updated):
-            map_in_threads(spread, row_blocks(len(self.Y), len(updated), TILE))
+            map_in_threads(spread, row_blocks(len(self.Y), len(updated), VALUES_PER_TILE))
         waiting.clear()
 
     def _fold(self):
@@ -208,7 +208,7 @@ class Sweeps:
 
     # -- iterates --------------------------------------------------------------------------------------
 
-    def evaluate(self, rule: Rule) -> Iterate:
+    def evaluate(self, rule: StepRule) -> Iterate:
         """Return the iterate, or the average over the last pass, with its objective and its dual bound. O(n m c)."""
         a, total, n = self.scalars[loop.FACTOR], self.scalars[loop.SUM], self.visited
         link = np.empty(len(self.members))
@@ -267,7 +267,7 @@ class Sweeps:
                 out[i] = np.vdot(less, KE - 2.0 * KA)
             return out
 
-        parts = map_in_threads(forms, row_blocks(len(clipped), len(supports), TILE))
+        parts = map_in_threads(forms, row_blocks(len(clipped), len(supports), VALUES_PER_TILE))
         g = np.maximum(iterate.g + self.inverse * np.sum(parts, axis=0), 0.0)
         F = np.zeros(self.Y.shape)  # D does not ask for scores
         bounds = self._bounds(iterate.u, nearest, F, g, iterate.intercept)
@@ -318,5 +318,5 @@ def _kept(values: Values, memory: int) -> np.ndarray | None:
 
 
 def _block_size(memory: int, values: Values) -> int:
-    """Return how many rows' values among themselves fit into half of the memory, at most BLOCK."""
-    return int(np.clip(np.sqrt(memory / (8 * values.n_members)), 1, BLOCK))
+    """Return how many rows' values among themselves fit into half of the memory, at most ROWS_TOGETHER."""
+    return int(np.clip(np.sqrt(memory / (8 * values.n_members)), 1, ROWS_TOGETHER))

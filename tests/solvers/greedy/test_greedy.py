@@ -11,16 +11,16 @@ from sklearn.exceptions import ConvergenceWarning
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.families.base import Best
-from manykernels.families.products import monomial_search
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.solvers import Greedy, SimpleMKL
-from manykernels.solvers.greedy import least_squares
-from manykernels.solvers.greedy import oracle as greedy_oracle
-from manykernels.solvers.greedy import steps as greedy_steps
-from manykernels.solvers.greedy.least_squares import feature_sign
+from manykernels.solvers.greedy.least_squares import LeastSquares, feature_sign
+from manykernels.solvers.greedy.oracle import Oracle
 from manykernels.solvers.greedy.refits import Refitter
+from manykernels.solvers.greedy.steps import Corrective, Limits
+from manykernels.solvers.greedy.stopping import ExtendedBIC
+from manykernels.solvers.log import Log
 
 FAMILIES = {
     "monomials": lambda: Products(degree=2),
@@ -281,20 +281,26 @@ def test_signs_end_at_the_optimum():
         assert (np.abs(slope[1:]) <= mu * t + 1e-8).all(), trial
 
 
-def test_least_squares_agree_with_reduced_gradients(monkeypatch):
+def corrective(solver, pb, limits=None, **pieces):
+    """Return the result of corrective steps with some other pieces."""
+    limits = limits or Limits(solver.max_kernels, swaps=solver.swaps)
+    return Corrective(solver, pb, Log(None, 0.0), np.random.default_rng(0), limits, **pieces).run()
+
+
+def test_least_squares_agree_with_reduced_gradients():
     pb = problem("squared", C=5.0)
-    quick = Greedy(99, tol=1e-7).solve(pb)
-    monkeypatch.setattr(greedy_steps, "refitter_for", Refitter)
-    slow = Greedy(99, tol=1e-7).solve(pb)
+    solver = Greedy(99, tol=1e-7)
+    quick = corrective(solver, pb, refitter=LeastSquares(pb, 1e-8))
+    slow = corrective(solver, pb, refitter=Refitter(pb, 1e-8))
+    assert_array_equal(quick.dual_coef, solver.solve(pb).dual_coef)  # least squares are what Greedy takes
     assert quick.objective == pytest.approx(slow.objective, rel=1e-6)
     assert_allclose(quick.predictor.scores(pb.X), slow.predictor.scores(pb.X), atol=1e-3)
 
 
-def test_columns_made_again_in_blocks_give_the_same(monkeypatch):
+def test_columns_made_again_in_blocks_give_the_same():
     pb = problem("squared")
     kept = Greedy(6).solve(pb)
-    monkeypatch.setattr(least_squares, "KEPT_COLUMNS", 0)
-    again = Greedy(6).solve(pb)
+    again = corrective(Greedy(6), pb, refitter=LeastSquares(pb, 1e-4, kept_entries=0))
     assert again.combination.members == kept.combination.members
     assert_allclose(again.predictor.scores(pb.X), kept.predictor.scores(pb.X), rtol=1e-9)
 
@@ -364,20 +370,28 @@ def test_a_callback_stops_and_max_iter_warns():
         Greedy(99, tol=1e-9, max_iter=2).solve(problem())
 
 
-def test_an_expensive_search_is_repeated_only_when_needed(monkeypatch):
+def test_an_expensive_search_is_repeated_only_when_needed():
     X, y, terms = interactions(300, 20, 0, noise=0.2)
-    plain = MKLRegressor(Products(degree=3), solver=Greedy(), C=1e4).fit(X, y)
-    monkeypatch.setattr(greedy_oracle, "LAZY", 0.0)
-    lazy = MKLRegressor(Products(degree=3), solver=Greedy(), C=1e4).fit(X, y)
-    assert set(lazy.combination_.members) == set(plain.combination_.members) == terms
-    assert lazy.trace_.extra["searches"][0] < plain.trace_.extra["searches"][0]
-    assert lazy.gap_kind_ == "exact"
+    family = Products(degree=3).resolve(20)
+    scale = Scale.fit(family, X, "trace", np.ones(300))
+    pb = Problem(X, (y - y.mean())[:, None], family, scale, get_loss("squared"), 1e4, np.ones(300))
+    limits = Limits(100, criterion=ExtendedBIC(pb))
+    plain, lazy = (
+        corrective(Greedy(), pb, limits, oracle=Oracle(pb, np.random.default_rng(0), expensive=expensive))
+        for expensive in (np.inf, 0.0)
+    )
+    assert set(lazy.combination.members) == set(plain.combination.members) == terms
+    assert lazy.trace.extra["searches"][0] < plain.trace.extra["searches"][0]
+    assert lazy.gap_kind == "exact"
 
 
-def test_a_heuristic_search_gives_a_lower_bound_of_the_gap(monkeypatch):
-    monkeypatch.setattr(monomial_search, "EXHAUSTIVE", 0)
-    r = Greedy(50, tol=1e-3).solve(problem())
-    assert r.gap_kind == "lower_bound" and not r.converged
+def test_a_heuristic_search_gives_a_lower_bound_of_the_gap():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 60))
+    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=60)
+    model = MKLRegressor(Products(degree=8), solver=Greedy(5)).fit(X, y)
+    assert model.combination_.family.size() > 5e9  # too many to look at all of them
+    assert model.gap_kind_ == "lower_bound" and not model.converged_
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.contracts.cases import OUTPUTS, problem, targets
-from tests.solvers import obscure_reference as plain
+from tests.solvers.obscure import reference as plain
 from tests.solvers.reference import known_optimum
 
 from manykernels import MKLClassifier, MKLRegressor, load
@@ -24,7 +24,7 @@ from manykernels.kernels import RBF, Laplacian, Linear, Polynomial
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale, nu_of
 from manykernels.solvers import LpNorm, Obscure, Ufo
-from manykernels.solvers.obscure.sequential import Rule, Sweeps
+from manykernels.solvers.obscure.sequential import Passes, StepRule
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -48,7 +48,7 @@ def stacked(loss="hinge", c=1, n=40, C=1.0, weights=None, sigmas=(0.5, 1.0, 3.0)
 
 
 def sweeps(pb, p, memory=2**30, average=False):
-    return Sweeps(pb, p, memory, average, Obscure(p).penalties)
+    return Passes(pb, p, memory, average, Obscure(p).penalties)
 
 
 def separable(n=120, seed=0, views=1):
@@ -67,8 +67,8 @@ def test_online_stage_is_algorithm_1(outputs, p):
     pb = stacked(*outputs, weights="random")
     run, q, eta = sweeps(pb, p), p / (p - 1), 0.3
     order = np.random.default_rng(1).integers(40, size=100)  # with repetitions
-    updates = run.run(order, Rule(batch=False, eta=eta))
-    iterate = run.evaluate(Rule(batch=False))
+    updates = run.run(order, StepRule(batch=False, eta=eta))
+    iterate = run.evaluate(StepRule(batch=False))
     phi = _features(pb)
     _, w, expected = plain.online(phi, pb.Y, pb.sample_weight, pb.loss, order, q, eta)
     assert updates == expected
@@ -82,11 +82,11 @@ def test_second_stage_is_algorithm_2(outputs, p):
     run, q = sweeps(pb, p), p / (p - 1)
     rng = np.random.default_rng(1)
     first, order = rng.permutation(40), rng.integers(40, size=100)
-    run.run(first, Rule(batch=False, eta=0.2))
+    run.run(first, StepRule(batch=False, eta=0.2))
     radius = 1.5 * np.sqrt(
-        run.evaluate(Rule(batch=False)).u @ np.ones(3)
+        run.evaluate(StepRule(batch=False)).u @ np.ones(3)
     )  # small, so that projections happen
-    rule = Rule(batch=True, radius=radius)
+    rule = StepRule(batch=True, radius=radius)
     for part in (order[:60], order[60:]):  # the state is handed on
         run.run(part, rule)
     phi = _features(pb)
@@ -100,8 +100,8 @@ def test_second_stage_is_algorithm_2(outputs, p):
 def test_ufo_takes_its_own_step(outputs, alpha):
     pb, p = stacked(*outputs, weights="random", C=2.0), 1.4
     solver = Ufo(alpha, p=p)
-    run = Sweeps(pb, p, 2**30, False, solver.penalties)
-    rule = Rule(batch=True, threshold=alpha / run.lam)
+    run = Passes(pb, p, 2**30, False, solver.penalties)
+    rule = StepRule(batch=True, threshold=alpha / run.lam)
     order = np.random.default_rng(1).integers(40, size=150)
     run.run(order, rule)
     phi = _features(pb)
@@ -127,7 +127,7 @@ def _same(run, iterate, w, phi, pb, p, alpha=0.0):
 
 
 def test_average_is_that_of_the_coefficients_after_every_step():
-    pb, rule = stacked("max_hinge", 3), Rule(batch=True, radius=5.0)
+    pb, rule = stacked("max_hinge", 3), StepRule(batch=True, radius=5.0)
     order = np.random.default_rng(0).permutation(40)
     averaged, single = sweeps(pb, 1.3, average=True), sweeps(pb, 1.3)
     averaged.run(order, rule)
@@ -175,7 +175,7 @@ def test_theorem_3_bounds_the_random_iterate(p):
     excess = []
     for seed in range(2):
         rng = np.random.default_rng(seed)
-        run, rule = sweeps(pb, p), Rule(batch=True, radius=radius)
+        run, rule = sweeps(pb, p), StepRule(batch=True, radius=radius)
         stops = np.sort(rng.integers(1, steps + 1, size=60))
         for part in np.diff(stops, prepend=0):
             run.run(rng.integers(30, size=part), rule)
@@ -194,7 +194,7 @@ def test_theorem_4_bounds_the_updates_on_separable_rows(p, eta):
     rng = np.random.default_rng(0)
     passes = []
     while not passes or passes[-1]:
-        passes.append(run.run(rng.permutation(300), Rule(batch=False, eta=eta)))
+        passes.append(run.run(rng.permutation(300), StepRule(batch=False, eta=eta)))
     best = LpNorm(p, tol=1e-4).solve(pb)
     margin = np.min(y[:, None] * best.predictor.scores(K))
     norm_sq = 2 * best.objective / (1 / (1e3 * 300)) / margin**2  # of a predictor with all margins at least 1
@@ -202,7 +202,7 @@ def test_theorem_4_bounds_the_updates_on_separable_rows(p, eta):
     assert sum(passes) <= bound
     assert bound < 300 * len(passes)  # one that never learns would update at every visit
     # The norm of what it ends with, which is R here: there is no loss left.
-    iterate = run.evaluate(Rule(batch=False))
+    iterate = run.evaluate(StepRule(batch=False))
     size = np.sqrt(np.linalg.norm(iterate.u, p) ** 2 + iterate.intercept @ iterate.intercept)
     assert size <= (2 + eta * run.push_sq().max()) * np.sqrt(norm_sq)
 
@@ -352,7 +352,7 @@ def test_interrupt_before_the_first_epoch_goes_through(monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Sweeps, "evaluate", interrupt)
+    monkeypatch.setattr(Passes, "evaluate", interrupt)
     with pytest.raises(KeyboardInterrupt):
         Obscure().solve(stacked())
 
@@ -419,7 +419,7 @@ def test_rows_that_come_twice_in_a_block_are_one_row():
     family = Finite([RBF(1.0), Linear()]).resolve(4)
     pb = Problem(X, np.eye(3)[y], family, Scale.fit(family, X, "trace"), get_loss("max_hinge"), 1.0)
     order = np.random.default_rng(0).integers(60, size=200)
-    rule = Rule(batch=True, radius=5.0)
+    rule = StepRule(batch=True, radius=5.0)
     results = []
     for memory in (2**30, 16 * 50**2):
         run = sweeps(pb, 1.5, memory)
@@ -470,7 +470,7 @@ def test_an_epoch_costs_in_proportion_to_the_rows_at_fixed_supports():
         best = np.inf
         for seed in range(4):
             started = time.process_time()
-            run.run(np.random.default_rng(seed).permutation(n), Rule(batch=False, eta=0.5))
+            run.run(np.random.default_rng(seed).permutation(n), StepRule(batch=False, eta=0.5))
             best = min(best, time.process_time() - started)
         seconds.append(best)
     assert seconds[1] <= 8 * seconds[0]  # four times the rows; sixteen times would be quadratic

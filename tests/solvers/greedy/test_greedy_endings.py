@@ -1,5 +1,6 @@
 """How Greedy ends, what it says then, and where it may start."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -11,7 +12,6 @@ from manykernels import MKLRegressor
 from manykernels.certificates import certify
 from manykernels.families import Finite, Products
 from manykernels.kernels import RBF, Linear
-from manykernels.problem import Scale
 from manykernels.solvers import Greedy, LpNorm
 from manykernels.solvers.greedy.oracle import Oracle
 from manykernels.solvers.greedy.steps import Corrective
@@ -78,49 +78,53 @@ def test_too_few_steps_warn_with_the_gap(corrective):
     assert f"relative gap of {r.gap / r.objective:.1e}" in str(caught[0].message)
 
 
-def test_no_progress_warns_with_the_gap(monkeypatch):
-    # Whether rounding alone stops the steps before the gap is closed depends on the processor: stop them here.
-    enter = Corrective._enter
+class Blocked(Corrective):
+    """Steps that end after the first kernel: whether rounding ends them so early depends on the processor."""
 
-    def blocked(self, point, *args):
-        return enter(self, point, *args) if len(point) == 0 else None
+    def _enter(self, point, *args):
+        return super()._enter(point, *args) if len(point) == 0 else None
 
-    monkeypatch.setattr(Corrective, "_enter", blocked)
+
+class Stuck(Greedy):
+    def _kind(self):
+        return Blocked
+
+
+def test_no_progress_warns_with_the_gap():
     with pytest.warns(ConvergenceWarning, match="no other kernel lowers the objective") as caught:
-        r = Greedy(99, tol=1e-9).solve(problem("squared", "list", C=10.0))
+        r = Stuck(99, tol=1e-9).solve(problem("squared", "list", C=10.0))
     assert ending(r) == "no_progress" and not r.converged
     assert f"relative gap of {r.gap / r.objective:.1e}" in str(caught[0].message)
 
 
+def interrupted_in(fold, **options):
+    """Return a solver that is interrupted when it begins with some of the rows for the fold-th time."""
+    begun = itertools.count(1)
+
+    class Impatient(Greedy):
+        def _kind(self):
+            if next(begun) == fold:
+                raise KeyboardInterrupt
+            return super()._kind()
+
+    return Impatient(**options)
+
+
 @pytest.mark.parametrize("corrective", [True, False])
 @pytest.mark.parametrize("fold", [2, 5])
-def test_an_interrupt_while_rows_are_held_out_keeps_what_is_known(monkeypatch, corrective, fold):
+def test_an_interrupt_while_rows_are_held_out_keeps_what_is_known(corrective, fold):
     pb = problem("logistic", "list")
-    fits, fit = [], Scale.fit.__func__
-
-    def interrupted(cls, *args):
-        fits.append(args)
-        if len(fits) == fold:
-            raise KeyboardInterrupt
-        return fit(cls, *args)
-
-    monkeypatch.setattr(Scale, "fit", classmethod(interrupted))
     with pytest.warns(
         ConvergenceWarning, match=r"Interrupted .* best result so far is kept, with a relative gap"
     ):
-        r = Greedy(corrective=corrective, random_state=0, max_iter=20).solve(pb)
-    assert len(fits) == fold and ending(r) == "interrupted"
+        r = interrupted_in(fold, corrective=corrective, random_state=0, max_iter=20).solve(pb)
+    assert ending(r) == "interrupted"
     assert np.count_nonzero(r.combination.weights) >= 1 and np.isfinite(r.gap)
 
 
-def test_an_interrupt_before_anything_is_known_goes_through(monkeypatch):
-    def interrupted(cls, *args):
-        raise KeyboardInterrupt
-
-    pb = problem("logistic", "list")
-    monkeypatch.setattr(Scale, "fit", classmethod(interrupted))
+def test_an_interrupt_before_anything_is_known_goes_through():
     with pytest.raises(KeyboardInterrupt):
-        Greedy().solve(pb)
+        interrupted_in(1).solve(problem("logistic", "list"))
 
 
 def test_an_interrupt_in_the_last_search_costs_the_gap_only(monkeypatch):
@@ -197,7 +201,7 @@ def test_monomials_too_many_to_compare_one_by_one_have_an_exact_gap_too():
 def test_other_norms_need_corrective_steps():
     with pytest.raises(ValueError, match=r"p of Greedy is 1\.5, which needs corrective=True"):
         Greedy(p=1.5, corrective=False).solve(problem())
-    with pytest.raises(ValueError, match=r"p of Greedy is 3; it must lie in \[1, 2\]"):
+    with pytest.raises(ValueError, match=r"p of Greedy is 3; use a number in \[1, 2\]"):
         Greedy(p=3).solve(problem())
 
 
