@@ -13,7 +13,7 @@ import numpy as np
 from .._util.checks import FLAG, choice, number, whole
 from .._util.threads import one_blas_thread
 from ..families.base import Enumerable, Samplable, can
-from ..problem import Problem, Result
+from ..problem import GapKind, Problem, Result
 from .active import FEW_MEMBERS, Active
 from .base import Solver, generator
 from .log import Log, Step
@@ -130,7 +130,7 @@ class _Gap:
 
     value: float
     error: float
-    kind: str
+    kind: GapKind
 
 
 class Walk:

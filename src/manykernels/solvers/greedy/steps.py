@@ -17,7 +17,7 @@ import numpy as np
 from ...certificates import mean_loss
 from ...combination import Combination
 from ...families.base import Best, Enumerable, HasFeatures, can
-from ...problem import Problem, Result
+from ...problem import GapKind, Problem, Result
 from ..active import FEW_MEMBERS, Active
 from ..log import Log, Step
 from ..loop import ROUNDING, Interruptible
@@ -152,11 +152,13 @@ class Pursuit(ABC):
         """Return the best point, by default with its certificate, from a full search."""
         assert self.best is not None
         point = self.best
-        gap, kind = math.nan, "none"
+        gap = math.nan
+        kind: GapKind = "none"
         combination = point.combination(self.problem.family)
         if certified:
             found = self.oracle.certified(point)
-            gap, kind = self.gap(point, found), "exact" if found.exhaustive else "lower_bound"
+            gap = self.gap(point, found)
+            kind = "exact" if found.exhaustive else "lower_bound"
             combination, point = _listed(self.problem, point, self.solver.p)
         return Result(
             predictor=point.predictor(combination, self.problem.X),
