@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -172,7 +171,7 @@ def plain(value: Any) -> Any:
     """Return what JSON can hold: arrays as lists, NaN and infinity as null."""
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]

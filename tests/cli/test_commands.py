@@ -13,12 +13,13 @@ pa = pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 
 from manykernels import MKLClassifier, MKLRegressor, __version__, cli, load  # noqa: E402
+from manykernels.cli import options  # noqa: E402
 from manykernels.cli.models import fit_visibly, split  # noqa: E402
 from manykernels.cli.screens import plain  # noqa: E402
 from manykernels.cli.tables import named, read_table  # noqa: E402
 from manykernels.kernels import RBF, Linear  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
-from manykernels.registry import SOLVERS  # noqa: E402
+from manykernels.registry import SOLVERS, solver_names  # noqa: E402
 
 
 def run(*args, code=0):
@@ -406,9 +407,23 @@ def test_a_table_that_is_compressed_inside_needs_no_ending(model, data, tmp_path
 
 
 def test_help_lists_every_solver():
+    assert ", ".join(options.SOLVERS) == solver_names()
     said = run("fit", "--help")
     for name in SOLVERS:
         assert name.split("_")[0] in said
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["fit", "--help"]])
+def test_help_waits_for_nothing_heavy(arguments):
+    code = (
+        "import sys\nfrom manykernels.cli import main\ntry: main()\nfinally: print('loaded', *sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60
+    )
+    loaded = done.stdout.split("loaded")[1].split()
+    assert "typer" in loaded
+    assert not {"numpy", "scipy", "sklearn", "numba", "pyarrow", "pandas"} & set(loaded)
 
 
 def test_version_and_help():
@@ -425,7 +440,7 @@ def test_the_command_line_is_a_module_too(module):
 
 
 def test_a_missing_extra_is_one_sentence(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "typer", None)
+    monkeypatch.setitem(sys.modules, "typer", None)
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert "pip install 'manykernels[cli]'" in str(stop.value.code)
