@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROW_ORDER = 2**31 - 1
 #: Most rows of a stream's first sample, if that takes a copy.
 FIRST = 8192
-GAP_KINDS = ("exact", "estimate", "lower_bound", "features", "none")
+GapKind = Literal["exact", "estimate", "lower_bound", "features", "none"]
 
 
 def nu_of(p: float) -> float:

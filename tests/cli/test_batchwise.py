@@ -6,6 +6,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 from pyarrow import csv, parquet  # noqa: E402
+from tests.streaming_ridge import OrderedRidge  # noqa: E402
 
 from manykernels import cli, load, registry  # noqa: E402
 from manykernels.cli import tables as _cli_tables  # noqa: E402
@@ -13,8 +14,6 @@ from manykernels.cli.batchwise import _moments  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
 from manykernels.persistence.classes import CLASSES  # noqa: E402
 from manykernels.streaming import open_source  # noqa: E402
-
-from tests.streaming_ridge import OrderedRidge  # noqa: E402
 
 N = 900
 rng = np.random.default_rng(0)

@@ -5,6 +5,8 @@ import io
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,11 +17,13 @@ typer_testing = pytest.importorskip("typer.testing")
 from manykernels import MKLClassifier, MKLRegressor, __version__, cli, load  # noqa: E402
 from manykernels.cli import options  # noqa: E402
 from manykernels.cli.models import fit_visibly, split  # noqa: E402
-from manykernels.cli.screens import plain  # noqa: E402
+from manykernels.cli.screens import describe_gap, plain  # noqa: E402
 from manykernels.cli.tables import named, read_table  # noqa: E402
 from manykernels.kernels import RBF, Linear  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
+from manykernels.problem import GapKind  # noqa: E402
 from manykernels.registry import SOLVERS, solver_names  # noqa: E402
+from manykernels.solvers import Blockwise  # noqa: E402
 
 
 def run(*args, code=0):
@@ -215,6 +219,21 @@ def test_show_summarises_what_it_leaves_out(data, tmp_path):
     model = tmp_path / "m.mk"
     run("fit", data, "-t", "label", "--drop", "y", "--solver", "lp-norm", "-o", model)
     assert "11 more" in run("show", model, "--top", "2")
+
+
+@pytest.mark.parametrize("kind", get_args(GapKind))
+def test_every_kind_of_gap_has_words(kind):
+    model = SimpleNamespace(gap_kind_=kind, gap_=1e-4, objective_=1.0, converged_=True)
+    said = describe_gap(model)
+    assert said.startswith("none: " if kind == "none" else "1.0e-04 of the objective (")
+
+
+def test_show_describes_a_gap_on_features(tmp_path):
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    solver = Blockwise(certify=True)
+    MKLRegressor("gaussian", solver=solver, random_state=0).fit(X, X[:, 0]).save(tmp_path / "m.mk")
+    assert "of the objective (exact, for the random features)" in run("show", tmp_path / "m.mk")
+    assert json.loads(run("show", tmp_path / "m.mk", "--json"))["gap_kind"] == "features"
 
 
 def test_brackets_in_names_are_shown_as_they_are(data, tmp_path):

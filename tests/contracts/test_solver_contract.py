@@ -2,6 +2,7 @@
 
 import functools
 import warnings
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from manykernels.combination import Combination
 from manykernels.families import Finite, HasFeatures, Products
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
-from manykernels.problem import GAP_KINDS, Result, Trace, nu_of
+from manykernels.problem import GapKind, Result, Trace, nu_of
 from manykernels.solvers import BatchSolver, LpNorm, SimpleMKL, Solver, Step
 
 from .cases import BATCH_KERNELS, ITERATIVE, OUTPUTS, SETTLING, SOLVERS, problem
@@ -56,7 +57,7 @@ def test_result_has_fields_of_the_right_type_and_shape(solved):
     n, c = pb.Y.shape
     assert isinstance(r, Result) and isinstance(r.combination, Combination) and isinstance(r.trace, Trace)
     assert type(r.objective) is float and type(r.gap) is float and isinstance(r.n_iter, int)
-    assert isinstance(r.converged, bool | np.bool_) and r.gap_kind in GAP_KINDS
+    assert isinstance(r.converged, bool | np.bool_) and r.gap_kind in get_args(GapKind)
     assert r.dual_coef.shape == (n, c) and r.intercept.shape == (c,)
     assert r.combination.weights.shape == r.combination.rho.shape == (len(r.combination),)
     assert r.predictor.scores(pb.X[:3]).shape == (3, c)

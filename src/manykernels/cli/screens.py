@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from ..problem import GapKind
 
 #: Rows of a kernel table.
 TOP = 20
@@ -142,8 +145,24 @@ def describe_gap(model) -> str:
     if model.gap_kind_ == "none" or not math.isfinite(model.gap_):
         return "none: this solver gives no certificate"
     relative = max(model.gap_, 0.0) / max(abs(model.objective_), 1e-300)
-    kind = {"exact": "exact", "estimate": "an estimate", "lower_bound": "a lower bound"}[model.gap_kind_]
+    kind = _describe_kind(model.gap_kind_)
     return f"{relative:.1e} of the objective ({kind})" + ("" if model.converged_ else ", not converged")
+
+
+def _describe_kind(kind: GapKind) -> str:
+    match kind:
+        case "exact":
+            return "exact"
+        case "estimate":
+            return "an estimate"
+        case "lower_bound":
+            return "a lower bound"
+        case "features":
+            return "exact, for the random features"
+        case "none":
+            return "none"
+        case _:
+            assert_never(kind)
 
 
 def model_json(model, metadata, top: int | None) -> str:
