@@ -18,7 +18,7 @@ from manykernels import MKLClassifier, MKLRegressor, __version__, cli, load  # n
 from manykernels.cli import options  # noqa: E402
 from manykernels.cli.models import fit_visibly, split  # noqa: E402
 from manykernels.cli.screens import describe_gap, plain  # noqa: E402
-from manykernels.cli.tables import named, read_table  # noqa: E402
+from manykernels.cli.tables import named  # noqa: E402
 from manykernels.kernels import RBF, Linear  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
 from manykernels.problem import GapKind  # noqa: E402
@@ -63,6 +63,17 @@ def write(path, data):
     return path
 
 
+def read(path):
+    if path.suffix in (".feather", ".arrow"):
+        from pyarrow import feather
+
+        return feather.read_table(path)
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
+
+    return parquet.read_table(path) if path.suffix == ".parquet" else arrow_csv.read_csv(path)
+
+
 @pytest.fixture
 def data(tmp_path):
     return write(tmp_path / "data.csv", columns())
@@ -96,7 +107,7 @@ def test_fit_show_predict_on_every_format(tmp_path, ending):
     assert len(answers) == 80 and {a["prediction"] for a in answers} <= {"same", "other"}
     out = tmp_path / f"out.{ending}"
     run("predict", path, data, "-o", out)
-    assert read_table(out).column("prediction").to_pylist() == [a["prediction"] for a in answers]
+    assert read(out).column("prediction").to_pylist() == [a["prediction"] for a in answers]
 
 
 def test_predict_applies_the_standardisation_of_fit(model, data):
@@ -250,7 +261,7 @@ def test_a_model_from_python_predicts_by_the_order_of_columns(tmp_path):
     data = write(tmp_path / "x.csv", {"u": X[:, 0], "v": X[:, 1]})
     assert run("predict", tmp_path / "m.mk", data).split()[1:] == [str(v) for v in fitted.predict(X)]
     wide = write(tmp_path / "wide.csv", {"u": X[:, 0], "v": X[:, 1], "w": X[:, 1]})
-    assert "was fitted on 2 columns without names" in run("predict", tmp_path / "m.mk", wide, code=2)
+    assert "has 3 columns, and the model was fitted on 2" in run("predict", tmp_path / "m.mk", wide, code=2)
 
 
 def test_a_model_of_several_targets_from_python(tmp_path):
@@ -286,10 +297,10 @@ def test_the_table_is_never_overwritten(model, data):
 
 
 REFUSED = {
-    "column label holds string, .* --drop label": ["-t", "y"],
-    "no column yy .* did you mean y": ["-t", "yy"],
-    "no column nope .*--columns": ["-t", "y", "--columns", "a,nope"],
-    "no column nope .*--drop": ["-t", "y", "--drop", "nope"],
+    "column 'label' holds text, .* --drop label": ["-t", "y"],
+    "no column 'yy' .*--target.* did you mean 'y'": ["-t", "yy"],
+    "no column 'nope' .*--columns": ["-t", "y", "--columns", "a,nope"],
+    "no column 'nope' .*--drop": ["-t", "y", "--drop", "nope"],
     "exclude each other": ["-t", "y", "--drop", "a", "--columns", "b"],
     "y is the target": ["-t", "y", "--columns", "a,y"],
     "no column is left": ["-t", "y", "--drop", "a,b,c,count,label"],
@@ -324,9 +335,9 @@ def test_a_mistake_is_one_sentence(data, tmp_path, sentence):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ([1.0, None] * 10, "Column x: 10 values are missing"),
-        ([1.0, float("nan")] * 10, "Column x: 10 values are missing"),
-        ([1.0] * 19 + [float("inf")], "Column x: 1 value is missing or infinite"),
+        ([1.0, None] * 10, "Column 'x' holds a missing or infinite value in row 1 of d.parquet"),
+        ([1.0, float("nan")] * 10, "Column 'x' holds a missing or infinite value in row 1 of d.parquet"),
+        ([1.0] * 19 + [float("inf")], "Column 'x' holds a missing or infinite value in row 19 of d.parquet"),
     ],
 )
 def test_gaps_are_refused_by_name(tmp_path, values, sentence):
@@ -344,10 +355,10 @@ def test_a_class_with_one_row_is_named(tmp_path):
     ("name", "text", "sentence"),
     [
         ("gone.csv", None, "gone.csv does not exist"),
-        ("d.xls", "x", "must end in .csv"),
-        ("d.csv", "a,b\n1\n", "cannot be read as csv"),
-        ("d.parquet", "hello", "cannot be read as parquet"),
-        ("d.csv", "a,a\n1,2\n", "two columns called a"),
+        ("d.xls", "x", "d.xls must end in .parquet"),
+        ("d.csv", "a,b\n1\n", "d.csv cannot be read: "),
+        ("d.parquet", "hello", "d.parquet cannot be read: "),
+        ("d.csv", "a,a\n1,2\n", "two columns called 'a'"),
         ("d.csv", "a,b\n", "has no rows"),
     ],
 )
@@ -362,7 +373,7 @@ def test_files_that_are_no_models_are_refused(data, model, tmp_path):
     assert "does not exist" in run("show", tmp_path / "gone.mk", code=2)
     assert "does not exist" in run("fit", data, "-t", "y", "-o", tmp_path / "no" / "m.mk", code=2)
     lacking = write(tmp_path / "lacking.csv", {"a": [1.0], "b": [2.0]})
-    assert "no column c (needed by the model)" in run("predict", model, lacking, code=2)
+    assert "no column 'c' (needed by the model)" in run("predict", model, lacking, code=2)
 
 
 def test_probabilities_need_a_loss_that_has_them(data, tmp_path):
@@ -376,6 +387,15 @@ def test_probabilities_that_are_not_there_are_explained(data, tmp_path):
     assert "fewer than 20 unseen rows" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
     run("fit", data, "-t", "y", *options, "--force")
     assert "leave --proba out" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
+
+
+def test_text_where_the_model_needs_numbers_is_named(model, data, tmp_path):
+    text = write(tmp_path / "text.csv", columns() | {"b": ["x"] * 80})
+    assert "Column 'b' holds text, not numbers; encode it as" in run("predict", model, text, code=2)
+    X = np.arange(20.0).reshape(10, 2)
+    MKLRegressor([Linear()]).fit(X, X[:, 0]).save(tmp_path / "nameless.mk")
+    said = run("predict", tmp_path / "nameless.mk", data, code=2)
+    assert "Column 'label' holds text, not numbers; keep only the 2 columns" in said
 
 
 def test_debug_shows_the_exception(tmp_path):
@@ -417,7 +437,7 @@ def test_predictions_are_compressed_as_the_name_says(model, data, tmp_path, endi
     opened = {"csv.gz": gzip.open, "csv.bz2": bz2.open, "csv": open}[ending]
     with opened(out, "rt") as stream:
         assert stream.read() == run("predict", model, data)
-    assert read_table(out).num_rows == 80
+    assert read(out).num_rows == 80
 
 
 def test_a_table_that_is_compressed_inside_needs_no_ending(model, data, tmp_path):

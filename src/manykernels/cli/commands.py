@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from . import options as options  # typer looks the annotations up in this module
-from .screens import TOP, complain, file_size, model_json, print_model, say
+from .screens import TOP, complain, count, file_size, model_json, print_model, say
 
 
 def make_application() -> typer.Typer:
@@ -95,7 +95,7 @@ def fit(
 ):
     """Fit a model to a table, score it on held-out rows, and write it to a file."""
     from ..persistence import save
-    from .batchwise import fit_in_pieces, is_streamed
+    from .batchwise import fit_batchwise, is_streamed
     from .models import fit_at_once
 
     if output.resolve() == data.resolve():
@@ -112,7 +112,7 @@ def fit(
     }
     rows = {"columns": columns, "drop": drop, "standardize": standardize, "test_size": test_size}
     if checkpoint is not None or is_streamed(data, solver):
-        model, metadata = fit_in_pieces(
+        model, metadata = fit_batchwise(
             data, target, task, **rows, seed=seed, described=described, checkpoint=checkpoint
         )
     else:
@@ -131,29 +131,25 @@ def predict(
     debug: options.Debug = False,
 ):
     """Predict the target of every row of a table."""
-    import numpy as np
-
     from ..persistence import load, read_metadata
-    from ..streaming import prediction_columns, refuse_input
-    from .models import check_proba, model_columns, model_rows
-    from .tables import WRITABLE, extension, read_pieces, table_writer
+    from ..streaming import predict_batches, prediction_columns, refuse_input
+    from .models import check_model
+    from .tables import open_table_of, table_writer
 
     if output is not None:
         refuse_input(output, data)
         may_write(output, force)
-        extension(output, WRITABLE)
+    writer = table_writer(output)
     fitted, metadata = load(model), read_metadata(model)
-    if proba:
-        check_proba(fitted, model)
-    with table_writer(output) as writer:
-        for table in read_pieces(data, model_columns(fitted, metadata)):
-            rows = model_rows(fitted, metadata, table, model)
-            columns = prediction_columns(fitted, np.asarray(fitted.predict(rows)))
-            if proba:
-                columns |= prediction_columns(fitted, fitted.predict_proba(rows), proba=True)
-            writer.write(columns)
+    check_model(fitted, model, proba=proba)
+    rows = open_table_of(fitted, metadata, data)
+    with writer:
+        for answer in predict_batches(fitted, rows, method="predict_proba" if proba else "predict"):
+            writer.write(prediction_columns(fitted, answer, proba))
+        if writer.n_rows == 0:
+            raise ValueError(f"{data} has no rows.")
     if output is not None:
-        say(f"Wrote {writer.n_rows:,} predictions to {output}.")
+        say(f"Wrote {count(writer.n_rows, 'prediction')} to {output}.")
 
 
 def show(

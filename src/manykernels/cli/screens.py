@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -43,6 +46,22 @@ def note(text) -> None:
 def complain(text: str) -> None:
     """Print an error on the error stream."""
     stderr().print(Text(text, style="red"), soft_wrap=True)
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """Print what is warned of as notes, in the end."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):
+            note(warning.message)
+
+
+def count(n: int, what: str, several: str = "") -> str:
+    """Return a number of things in words."""
+    return f"{n:,} {what if n == 1 else several or what + 's'}"
 
 
 def file_size(path: Path) -> str:
@@ -129,14 +148,14 @@ def model_facts(model, metadata) -> dict[str, str]:
         facts["Classes"] = listed + (", ..." if len(model.classes_) > 12 else "")
     score = metadata.get("score")
     if score:
-        facts["Held-out score"] = f"{score['name']} {score['value']:.4f} on {score['n_rows']:,} rows"
+        facts["Held-out score"] = f"{score['name']} {score['value']:.4f} on {count(score['n_rows'], 'row')}"
         if "constant" in score:
             facts["Held-out score"] += f" (the most frequent class: {score['constant']:.4f})"
     facts["Objective"] = f"{model.objective_:.6g}"
     facts["Gap"] = describe_gap(model)
-    facts["Fit"] = f"{model.n_iter_} iteration{'s' if model.n_iter_ != 1 else ''}"
+    facts["Fit"] = count(model.n_iter_, "iteration")
     if "seconds" in metadata and "n_train" in metadata:
-        facts["Fit"] += f", {metadata['seconds']:.1f} s on {metadata['n_train']:,} rows"
+        facts["Fit"] += f", {metadata['seconds']:.1f} s on {count(metadata['n_train'], 'row')}"
     return facts
 
 
