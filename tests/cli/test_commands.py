@@ -505,33 +505,3 @@ def test_output_into_a_closed_pipe_ends_quietly(tmp_path):
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 0
-
-
-# -- the demonstration ---------------------------------------------------------------------------------
-
-
-def test_the_demonstration_finds_out_the_noise(tmp_path, monkeypatch, capsys):
-    from manykernels.cli import demo
-
-    monkeypatch.setattr(demo, "N_TRAIN", 120)
-    monkeypatch.setattr(demo, "FOLDS", 2)
-    monkeypatch.setattr(demo, "COSTS", (1.0,))
-    scores = list(demo.run(tmp_path / "out", seed=0, n_noise=8).values())
-    assert scores[0] > scores[2]
-    screen = capsys.readouterr().out
-    assert "pure noise, added here" in " ".join(screen.split())
-    assert "manykernels show" in screen
-    assert (
-        len(run("predict", tmp_path / "out" / "model.mk", tmp_path / "out" / "new-digits.csv").split()) == 101
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_demonstration_beats_its_baselines(tmp_path, seed):
-    from manykernels.cli import demo
-
-    learned, mean, svc, told = demo.run(tmp_path, seed).values()
-    assert learned > mean + 0.01 and learned > svc + 0.1 and learned > told - 0.005
-    noise = [r for r in load(tmp_path / "model.mk").combination_.table() if r["kernel"].startswith("noise")]
-    assert sum(r["share"] for r in noise) < 0.05

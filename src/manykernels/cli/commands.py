@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from . import options as options  # typer looks the annotations up in this module
-from .screens import TOP, complain, count, file_size, model_json, print_model, say
+from .screens import complain, count, file_size, model_json, print_model, say
 
 
 def make_application() -> typer.Typer:
@@ -165,7 +165,7 @@ def show(
     if as_json:
         print(model_json(fitted, metadata, top))
     else:
-        print_model(fitted, metadata, TOP if top is None else top)
+        print_model(fitted, metadata, top)
 
 
 def demo(

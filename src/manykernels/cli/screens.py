@@ -17,7 +17,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from ..problem import GapKind
 
-#: Rows of a kernel table.
+#: Most rows of a kernel table, unless told.
 TOP = 20
 #: Width of the longest bar.
 BAR = 20
@@ -124,11 +124,14 @@ def facts_table(facts: dict[str, str]) -> Table:
 # -- a model -------------------------------------------------------------------------------------------
 
 
-def print_model(model, metadata, top: int = TOP) -> None:
-    """Print the kernel table and what is known about the model."""
+def print_model(model, metadata, top: int | None = None) -> None:
+    """Print the kernel table, by default the kernels in use, and what is known about the model."""
     console = stdout()
+    records = model.combination_.table()
+    if top is None:
+        top = min(TOP, sum(r["weight"] > 0 for r in records) or TOP)
     console.print()
-    console.print(kernel_table(model.combination_.table(), top))
+    console.print(kernel_table(records, top))
     console.print()
     console.print(facts_table(model_facts(model, metadata)))
     console.print()
@@ -140,7 +143,9 @@ def print_model(model, metadata, top: int = TOP) -> None:
 
 def model_facts(model, metadata) -> dict[str, str]:
     """Return what is known about a model, by label."""
-    facts = {"Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name} loss, C={model.C_:g}"}
+    facts = {
+        "Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name.replace('_', ' ')} loss, C={model.C_:g}"
+    }
     if metadata.get("target") is not None:
         facts["Target"] = str(metadata["target"])
     if hasattr(model, "classes_"):
@@ -148,7 +153,7 @@ def model_facts(model, metadata) -> dict[str, str]:
         facts["Classes"] = listed + (", ..." if len(model.classes_) > 12 else "")
     score = metadata.get("score")
     if score:
-        facts["Held-out score"] = f"{score['name']} {score['value']:.4f} on {count(score['n_rows'], 'row')}"
+        facts["Held-out score"] = f"{score['name']} {score['value']:z.4f} on {count(score['n_rows'], 'row')}"
         if "constant" in score:
             facts["Held-out score"] += f" (the most frequent class: {score['constant']:.4f})"
     facts["Objective"] = f"{model.objective_:.6g}"

@@ -120,7 +120,9 @@ def is_class(targets: Iterable[np.ndarray], name: str, task: str) -> bool:
             return False
         if y.dtype.kind == "f" and np.any(y != np.round(y)):
             if task == "classify":
-                raise ValueError(f"Column {name!r} holds fractions, which are no classes; use --task regress.")
+                raise ValueError(
+                    f"Column {name!r} holds fractions, which are no classes; use --task regress."
+                )
             return False
         if task == "auto":
             values.update(np.unique(y).tolist())
