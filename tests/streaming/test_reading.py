@@ -38,12 +38,19 @@ def test_a_whole_file_is_one_chunk_of_the_same_rows(ending, tmp_path):
 
 
 def test_all_rows_of_a_whole_file_tell_the_types(tmp_path):
-    n = 300_000  # more than the megabyte that tells otherwise
-    (tmp_path / "rows.csv").write_text("a,label\n" + "1,7\n" * n + "1.5,seven\n")
+    lines = f"{1:.500f},7\n" * 3000 + "1.5,seven\n"  # more than the megabyte that tells otherwise
+    (tmp_path / "rows.csv").write_text("a,label\n" + lines)
     (rows,) = open_source(tmp_path / "rows.csv", whole=True).bind("label").chunks()
     assert set(rows.y) == {"7", "seven"} and rows.X.max() == 1.5
     with pytest.raises(ValueError, match=r"rows\.csv cannot be read: .*'seven'"):
         list(open_source(tmp_path / "rows.csv").bind("label").chunks())
+
+
+def test_several_files_are_not_read_whole(tmp_path):
+    for i in range(2):
+        write(tmp_path / f"{i}.csv")
+    with pytest.raises(ValueError, match="stands for several files; leave whole out"):
+        open_source(tmp_path, whole=True)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "batches"])

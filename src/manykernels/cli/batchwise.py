@@ -31,6 +31,7 @@ def fit_batchwise(
     if not 0 <= test_size < 1:
         raise ValueError(f"--test-size is {test_size:g}; use a share between 0 and 1.")
     source = open_table(data, target, columns, drop, whole=False)
+    source.numeric_targets = source.holds_numbers(target)  # in text they may be fractions further down
     classify = is_class((chunk.y for chunk in source.chunks(targets_only=True)), target, task)
     source.numeric_targets = not classify
     train: Source = Part(source, test_size, seed, others=True) if test_size else source

@@ -57,6 +57,12 @@ class Tables(Source):
         """Names of all columns, whatever their roles."""
         return tuple(self.dataset.schema.names)
 
+    def holds_numbers(self, name):
+        try:
+            return _number_type(self.dataset.schema.field(name)) != np.dtype(bool)
+        except NotNumbers:
+            return False
+
     def choosing(self, columns=None, drop=None):
         chosen = copy.copy(self)
         chosen.columns, chosen.drop = columns, drop

@@ -60,7 +60,11 @@ def read_whole(path):
     pa = arrow()
     from pyarrow import csv, feather, parquet
 
-    (file,), _ = _listed_files(path)
+    (file, *more), _ = _listed_files(path)
+    if more:
+        raise ValueError(
+            f"{path} stands for several files; leave whole out to read them one after the other."
+        )
     kind = format_of(file)
     with in_one_sentence(file):
         if kind in DELIMITERS:

@@ -87,6 +87,10 @@ class Source:
         """Names of all columns, whatever their roles; None where it takes a look at the rows to know."""
         return None
 
+    def holds_numbers(self, name: str) -> bool:
+        """Whether a column is known to hold numbers, before any row is read."""
+        return False
+
     def choosing(self, columns=None, drop=None) -> Source:
         """Return the same source with other columns to predict from; see :func:`open_source`."""
         raise ValueError("columns and drop are for sources with named columns; leave them out.")

@@ -14,6 +14,7 @@ class View(Source):
     def __init__(self, inner: Source):
         self.inner = inner
         self.names, self.repeatable, self.columnar = inner.names, inner.repeatable, inner.columnar
+        self.numeric_targets = inner.numeric_targets
 
     @property
     def width(self):
