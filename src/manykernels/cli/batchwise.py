@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import MKLClassifier
 from ..streaming import Part, Source, Standardised, predict_rows
-from .models import fit_visibly, kept_beside, make_model, scale_of
+from .models import check_test_size, fit_visibly, kept_beside, make_model, scale_of
 from .screens import count, say
 from .tables import is_class, is_large, open_table
 
@@ -28,8 +28,7 @@ def fit_batchwise(
 
     Rows are held out by a hash of their place, so that no pass ever sees them.
     """
-    if not 0 <= test_size < 1:
-        raise ValueError(f"--test-size is {test_size:g}; use a share between 0 and 1.")
+    check_test_size(test_size)
     source = open_table(data, target, columns, drop, whole=False)
     source.numeric_targets = source.holds_numbers(target)  # in text they may be fractions further down
     classify = is_class((chunk.y for chunk in source.chunks(targets_only=True)), target, task)

@@ -54,12 +54,17 @@ def kept_beside(target, columns, mean, scale, n_train, seconds, score) -> dict[s
     }
 
 
+def check_test_size(test_size: float) -> None:
+    """Refuse a --test-size that is no share."""
+    if not 0 <= test_size < 1:
+        raise ValueError(f"--test-size is {test_size:g}; use a share of at least 0 and below 1.")
+
+
 def split(n, labels, test_size, seed) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of the training and of the test rows; classes keep their proportions."""
+    check_test_size(test_size)
     if test_size == 0:
         return np.arange(n), np.arange(0)
-    if not 0 < test_size < 1:
-        raise ValueError(f"--test-size is {test_size:g}; use a share between 0 and 1.")
     if labels is not None:
         values, counts = np.unique(labels, return_counts=True)
         if counts.min() < 2:
