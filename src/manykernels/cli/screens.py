@@ -169,8 +169,8 @@ def describe_gap(model) -> str:
     if model.gap_kind_ == "none" or not math.isfinite(model.gap_):
         return "none: this solver gives no certificate"
     relative = max(model.gap_, 0.0) / max(abs(model.objective_), 1e-300)
-    kind = _describe_kind(model.gap_kind_)
-    return f"{relative:.1e} of the objective ({kind})" + ("" if model.converged_ else ", not converged")
+    size, kind = f"{relative:.1e}" if relative else "0", _describe_kind(model.gap_kind_)
+    return f"{size} of the objective ({kind})" + ("" if model.converged_ else ", not converged")
 
 
 def _describe_kind(kind: GapKind) -> str:
