@@ -509,11 +509,11 @@ def test_missing_targets_are_refused(tmp_path):
     values[700] = None
     table = pa.table({"a": X[:, 0], "y": values})
     says(
-        r"Column 'y' holds a missing value in row 50 of row group 5 of rows\.parquet; remove that row",
+        r"Column 'y' holds a missing or infinite value in row 50 of row group 5 of rows\.parquet; remove that row",
         lambda: regressor().fit(write(tmp_path, "parquet", table), "y"),
     )
     table = pa.table({"a": X[:, 0], "y": [np.nan, *y[1:].tolist()]})
-    says("y holds a missing", lambda: regressor().fit(write(tmp_path, "parquet", table), "y"))
+    says("Column 'y' holds a missing", lambda: regressor().fit(write(tmp_path, "parquet", table), "y"))
 
 
 def test_a_missing_label_in_a_batch_is_named_by_its_row():
@@ -713,11 +713,10 @@ def test_mismatched_lengths_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "feather", "arrow"])
-def test_predictions_go_to_a_file(ending, tmp_path, monkeypatch):
-    monkeypatch.setattr("manykernels.streaming.arrow.CHUNK", 64)
-    path = write(tmp_path, "parquet")
-    model = regressor().fit(path, "y")
-    assert model.predict_to(path, tmp_path / f"out.{ending}") == N
+def test_predictions_go_to_a_file(ending, tmp_path):
+    source = open_source(write(tmp_path, "parquet"), chunk_rows=64)
+    model = regressor().fit(source, "y")
+    assert model.predict_to(source, tmp_path / f"out.{ending}") == N
     read = {"parquet": parquet.read_table, "csv": csv.read_csv}.get(ending, feather.read_table)
     # A matrix product of another number of rows may be summed in another order.
     assert_allclose(

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.svm import SVC
 
-from .models import fit_visibly, held_out, moments
+from .. import MKLClassifier, MKLRegressor
+from ..families import Products
+from ..families.bandwidths.grids import median_distance
+from ..kernels import RBF
+from ..persistence import load, save
+from ..solvers import MirrorDescent, SimpleMKL, Uniform
+from .models import fit_visibly, held_out, kept_beside, moments
 from .screens import describe_gap, file_size, kernel_table, plain_table, stdout
 from .tables import named, table_writer
 
-N_TRAIN = 300
+#: Groups of noise.
 N_NOISE = 40
 #: Columns of a group of noise: as many as in the groups of pixels.
 WIDTH = 16
-FOLDS = 3
-COSTS = (0.1, 1.0, 10.0)
 
 
 def views(n_noise: int = N_NOISE) -> dict[str, list[int]]:
@@ -40,8 +49,6 @@ def views(n_noise: int = N_NOISE) -> dict[str, list[int]]:
 
 def make_data(seed: int, n_noise: int = N_NOISE) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return scikit-learn's digits with columns of pure noise added, the labels, and the names."""
-    from sklearn.datasets import load_digits
-
     pixels, y = load_digits(return_X_y=True)
     noise = np.random.default_rng(seed).standard_normal((len(y), WIDTH * n_noise)).round(3)
     names = [f"pixel{i}{j}" for i in range(8) for j in range(8)]
@@ -50,9 +57,6 @@ def make_data(seed: int, n_noise: int = N_NOISE) -> tuple[np.ndarray, np.ndarray
 
 def make_kernels(X: np.ndarray, groups: dict[str, list[int]]) -> dict[str, Any]:
     """Return a Gaussian kernel for every group, its bandwidth the median distance."""
-    from ..families.bandwidths.grids import median_distance
-    from ..kernels import RBF
-
     ones = np.ones(len(X))
     return {
         name: RBF(median_distance(X[:, columns], ones, "sqdist"), columns=columns)
@@ -60,19 +64,14 @@ def make_kernels(X: np.ndarray, groups: dict[str, list[int]]) -> dict[str, Any]:
     }
 
 
-def compare(X, y, X_test, y_test, kernels) -> list[tuple[str, float, float]]:
-    """Return name, score and seconds of the baselines, each with its best C (and bandwidth)."""
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.svm import SVC
-
-    from .. import MKLClassifier
-    from ..solvers import Uniform
+def compare(X, y, X_test, y_test, kernels, folds: int, costs) -> list[tuple[str, float, float]]:
+    """Return name, score and seconds of the baselines, each with its best C (and bandwidth) by cross-validation."""
 
     def svc(n_columns):
         gammas = [g / n_columns for g in (0.03, 0.1, 0.3, 1.0, 3.0)]
-        return GridSearchCV(SVC(), {"C": COSTS, "gamma": gammas}, cv=FOLDS)
+        return GridSearchCV(SVC(), {"C": list(costs), "gamma": gammas}, cv=folds)
 
-    mean = GridSearchCV(MKLClassifier(kernels, solver=Uniform()), {"C": COSTS}, cv=FOLDS)
+    mean = GridSearchCV(MKLClassifier(kernels, solver=Uniform()), {"C": list(costs)}, cv=folds)
     contestants = {
         "mean of all kernels, C tuned": (mean, X.shape[1]),
         "SVC on all columns, C and bandwidth tuned": (svc(X.shape[1]), X.shape[1]),
@@ -100,14 +99,6 @@ def make_interactions(seed: int, r: int = 40, n: int = 1400, n_pairs: int = 10):
 
 def interactions(console, seed: int, max_iter: int = 100) -> float:
     """Look for the products behind a target among all of up to three columns; return the share found."""
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-
-    from .. import MKLRegressor
-    from ..families import Products
-    from ..solvers import MirrorDescent, Uniform
-
     X, y, truth = make_interactions(seed)
     half = len(y) // 2
     solver = MirrorDescent(max_iter, draws=16)
@@ -137,19 +128,32 @@ def interactions(console, seed: int, max_iter: int = 100) -> float:
     return found / len(truth)
 
 
-def run(output: Path, seed: int = 0, n_noise: int = N_NOISE) -> dict[str, float]:
-    """Fit, compare, write and read back; return the scores by name."""
-    from sklearn.model_selection import train_test_split
+def run(
+    output: Path,
+    seed: int = 0,
+    n_noise: int = N_NOISE,
+    n_train: int = 300,
+    folds: int = 3,
+    costs: tuple[float, ...] = (0.1, 1.0, 10.0),
+) -> dict[str, float]:
+    """Fit, compare, write and read back; return the scores by name.
 
-    from .. import MKLClassifier
-    from ..persistence import save
-    from ..solvers import SimpleMKL
-
+    Parameters
+    ----------
+    output : path of the folder to write to
+    seed : int
+        Of the split and of the noise.
+    n_noise, n_train : int
+        Groups of noise, and rows to learn from.
+    folds : int
+    costs : tuple of float
+        Values of C that the baselines try, on so many folds.
+    """
     console = stdout()
     output.mkdir(parents=True, exist_ok=True)
     X, y, names = make_data(seed, n_noise)
     groups = views(n_noise)
-    train, test = train_test_split(np.arange(len(y)), train_size=N_TRAIN, random_state=seed, stratify=y)
+    train, test = train_test_split(np.arange(len(y)), train_size=n_train, random_state=seed, stratify=y)
     mean, scale = moments(X[train])
     Z = (X - mean) / scale
     _introduce(console, len(groups) - n_noise, n_noise, len(train), len(test))
@@ -158,48 +162,24 @@ def run(output: Path, seed: int = 0, n_noise: int = N_NOISE) -> dict[str, float]
     seconds = fit_visibly(model, named(Z[train], names), y[train])
     score = held_out(model, named(Z[test], names), y[test], y[train])
     assert score is not None
-
-    records = model.combination_.table()
-    console.print(kernel_table(records, top=len(groups) - n_noise))
-    noise = sum(r["share"] for r in records if r["kernel"].startswith("noise"))
-    console.print(
-        f"\nThe {n_noise} groups of noise share {100 * noise:.1f} % of the weight. "
-        f"Duality gap: {describe_gap(model)}.\n",
-        highlight=False,
-    )
+    _tell_kernels(console, model, len(groups) - n_noise, n_noise)
 
     with console.status("Fitting the baselines ..."):
-        baselines = compare(Z[train], y[train], Z[test], y[test], model.kernels)
+        baselines = compare(Z[train], y[train], Z[test], y[test], model.kernels, folds, costs)
     rows = [("learned kernels (SimpleMKL), C=1, not tuned", score["value"], seconds), *baselines]
     console.print(_scores(rows))
 
-    metadata = {
-        "target": "digit",
-        "columns": names,
-        "mean": mean,
-        "scale": scale,
-        "n_train": len(train),
-        "seconds": seconds,
-        "score": score,
-    }
     path, sample = output / "model.mk", output / "new-digits.csv"
-    save(model, path, metadata=metadata)
+    save(model, path, metadata=kept_beside("digit", names, mean, scale, len(train), seconds, score))
     with table_writer(sample) as writer:
         writer.write({name: X[test[:100], j] for j, name in enumerate(names)})
     _check_reading_back(path, model, named(Z[test], names))
     interactions(console, seed)
-    console.print(
-        f"\nWrote {path} ({file_size(path)}); read back, it predicts exactly the same.\n\nNext:\n"
-        f"  manykernels show {path}\n  manykernels predict {path} {sample}\n",
-        highlight=False,
-        soft_wrap=True,
-    )
+    _tell_what_next(console, path, sample)
     return {name: value for name, value, _ in rows}
 
 
 def _check_reading_back(path, model, X):
-    from .. import load
-
     if not np.array_equal(load(path).decision_function(X), model.decision_function(X)):
         raise RuntimeError(f"{path} does not predict as the model that was written to it")
 
@@ -211,6 +191,26 @@ def _introduce(console, n_parts, n_noise, n_train, n_test):
         f"of pure noise, added here. {n_train} rows to learn from, {n_test:,} to test on; every method gets "
         "the same rows, standardised in the same way.\n",
         highlight=False,
+    )
+
+
+def _tell_kernels(console, model, n_parts, n_noise):
+    records = model.combination_.table()
+    console.print(kernel_table(records, top=n_parts))
+    noise = sum(r["share"] for r in records if r["kernel"].startswith("noise"))
+    console.print(
+        f"\nThe {n_noise} groups of noise share {100 * noise:.1f} % of the weight. "
+        f"Duality gap: {describe_gap(model)}.\n",
+        highlight=False,
+    )
+
+
+def _tell_what_next(console, path, sample):
+    console.print(
+        f"\nWrote {path} ({file_size(path)}); read back, it predicts exactly the same.\n\nNext:\n"
+        f"  manykernels show {path}\n  manykernels predict {path} {sample}\n",
+        highlight=False,
+        soft_wrap=True,
     )
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,8 +12,8 @@ from .. import MKLClassifier, MKLRegressor
 from ..families import Products
 from ..registry import SOLVERS, is_auto, solver_class
 from ..streaming import check_probabilities
-from .screens import note, say, stderr
-from .tables import choose_columns, features_of, named, read_numbers, read_table, read_target
+from .screens import count, noted, say, stderr
+from .tables import is_class, named, open_table
 
 #: What --kernels may be.
 KERNELS = ("gaussian", "laplacian", "linear", "products")
@@ -26,16 +23,19 @@ def fit_at_once(
     data, target, task, *, columns, drop, standardize, test_size, seed, described
 ) -> tuple[Any, dict[str, Any]]:
     """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
-    table = read_table(data)
-    y, classify = read_target(table, target, task)
-    names = choose_columns(table, target, columns, drop)
-    X = read_numbers(table, names)
+    source = open_table(data, target, columns, drop, whole=True)
+    rows = next(source.chunks(), None)
+    if rows is None:
+        raise ValueError(f"{data} has no rows.")
+    classify = is_class([rows.y], target, task)
+    y = rows.y if rows.y.dtype.kind in "Ub" else rows.y.astype(int if classify else float)
+    X, names = rows.X.astype(float), list(source.names or ())
     train, test = split(len(y), y if classify else None, test_size, seed)
     mean, scale = moments(X[train]) if standardize else (np.zeros(len(names)), np.ones(len(names)))
     Z = (X - mean) / scale
     model = make_model(classify, seed=seed, **described)
-    kind = f"{len(np.unique(y))} classes" if classify else "regression"
-    say(f"{data.name}: {len(y):,} rows, {len(names)} columns, target {target} ({kind})")
+    kind = count(len(np.unique(y)), "class", "classes") if classify else "regression"
+    say(f"{data.name}: {count(len(y), 'row')}, {count(len(names), 'column')}, target {target} ({kind})")
     seconds = fit_visibly(model, named(Z[train], names), y[train])
     score = held_out(model, named(Z[test], names), y[test], y[train])
     return model, kept_beside(target, names, mean, scale, len(train), seconds, score)
@@ -54,12 +54,17 @@ def kept_beside(target, columns, mean, scale, n_train, seconds, score) -> dict[s
     }
 
 
+def check_test_size(test_size: float) -> None:
+    """Refuse a --test-size that is no share."""
+    if not 0 <= test_size < 1:
+        raise ValueError(f"--test-size is {test_size:g}; use a share of at least 0 and below 1.")
+
+
 def split(n, labels, test_size, seed) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of the training and of the test rows; classes keep their proportions."""
+    check_test_size(test_size)
     if test_size == 0:
         return np.arange(n), np.arange(0)
-    if not 0 < test_size < 1:
-        raise ValueError(f"--test-size is {test_size:g}; use a share between 0 and 1.")
     if labels is not None:
         values, counts = np.unique(labels, return_counts=True)
         if counts.min() < 2:
@@ -73,8 +78,12 @@ def split(n, labels, test_size, seed) -> tuple[np.ndarray, np.ndarray]:
 
 def moments(X) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and deviation of every column; a constant one is left at its scale."""
-    deviation = X.std(axis=0)
-    return X.mean(axis=0), np.where(deviation > 1e-12 * np.abs(X).max(axis=0), deviation, 1.0)
+    return X.mean(axis=0), scale_of(X.std(axis=0), np.abs(X).max(axis=0))
+
+
+def scale_of(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """Return what to divide columns by: their deviation, or 1 where rounding is all there is of it."""
+    return np.where(deviation > 1e-12 * largest, deviation, 1.0)
 
 
 def make_model(classify, *, kernels, degree, solver, p, max_iter, loss, C, seed):
@@ -126,22 +135,11 @@ def fit_visibly(model, X, y, **options) -> float:
 
         def report(step):
             gap = step.gap / max(abs(step.objective), 1e-300)
-            kernels = f"{step.n_kernels:,} kernel{'s' if step.n_kernels != 1 else ''}"
+            kernels = count(step.n_kernels, "kernel")
             status.update(f"Fitting: iteration {step.iteration}, relative gap {gap:.1e}, {kernels}")
 
         model.fit(X, y, on_iteration=report, **options)
     return time.perf_counter() - started
-
-
-@contextmanager
-def noted() -> Iterator[None]:
-    """Print what is warned of as notes, in the end."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for warning in caught:
-        if issubclass(warning.category, UserWarning):
-            note(warning.message)
 
 
 def held_out(model, X, y, y_train) -> dict[str, Any] | None:
@@ -160,8 +158,12 @@ def held_out(model, X, y, y_train) -> dict[str, Any] | None:
     return score
 
 
-def check_proba(model, path) -> None:
-    """Refuse --proba for a model without probabilities, and say why in terms of the command line."""
+def check_model(model, path, *, proba: bool) -> None:
+    """Refuse a model that cannot predict what is asked for, and say why in terms of the command line."""
+    if model.combination_.family.pairwise:
+        raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
+    if not proba:
+        return
     if not hasattr(model, "classes_"):
         raise ValueError(f"{path} predicts numbers, which have no probabilities; leave --proba out.")
     if hasattr(model, "predict_proba"):
@@ -171,27 +173,3 @@ def check_proba(model, path) -> None:
     raise ValueError(
         f"{path} has no probabilities, as its loss is {model.loss_.name}; fit it with --loss logistic."
     )
-
-
-def model_columns(model, metadata) -> list[str] | None:
-    """Return the names of the columns that a model predicts from, None where it knows none."""
-    return metadata.get("columns", getattr(model, "feature_names_in_", None))
-
-
-def model_rows(model, metadata, table, path):
-    """Return the rows of a table as the model wants them: its columns, in its order and scale."""
-    if model.combination_.family.pairwise:
-        raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
-    names = model_columns(model, metadata)
-    if names is None:  # fitted in Python, on an array: the columns go by their order
-        names = features_of(table)
-        if len(names) != model.n_features_in_:
-            raise ValueError(
-                f"{path} was fitted on {model.n_features_in_} columns without names, and the table has "
-                f"{len(names)}; keep those columns only, in the same order."
-            )
-        return read_numbers(table, names)
-    X = read_numbers(table, names)
-    if "mean" in metadata:
-        X = (X - metadata["mean"]) / metadata["scale"]
-    return named(X, names)

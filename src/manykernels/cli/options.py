@@ -7,7 +7,22 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ..registry import solver_names
+#: What --solver may be, besides auto. A copy: the registry imports the solvers, and help should not wait for them.
+SOLVERS = (
+    "alignment",
+    "blockwise",
+    "greedy",
+    "greedy-alignment",
+    "lp-norm",
+    "mirror-descent",
+    "obscure",
+    "silp",
+    "simple-mkl",
+    "single",
+    "triply-stochastic",
+    "ufo",
+    "uniform",
+)
 
 # Of several commands.
 Data = Annotated[
@@ -25,7 +40,7 @@ Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error."
 Target = Annotated[str, Option("--target", "-t", help="The column to predict.", show_default=False)]
 Kernels = Annotated[str, Option(help="gaussian, laplacian, linear, or products of columns.")]
 Degree = Annotated[int | None, Option(help="Most factors of a product (kernels: products), 2 by default.")]
-Solver = Annotated[str, Option(help=f"auto, {solver_names()}.")]
+Solver = Annotated[str, Option(help=f"auto, {', '.join(SOLVERS)}.")]
 MaxIter = Annotated[int | None, Option(help="Most iterations, for solvers that iterate.", min=1)]
 Norm = Annotated[
     float | None, Option(help="Norm over kernels, 1 < p <= 2: the smaller, the sparser (lp-norm).")
@@ -37,7 +52,7 @@ Columns = Annotated[list[str] | None, Option(help="Use these columns only: a,b,c
 Drop = Annotated[list[str] | None, Option(help="Use all columns but these: id,date.", show_default=False)]
 Standardize = Annotated[bool, Option(help="Bring columns to mean 0 and deviation 1; predict does the same.")]
 TestSize = Annotated[float, Option(help="Share of the rows held out for the score; 0 fits on all rows.")]
-SplitSeed = Annotated[int, Option(help="Of the split into training and test rows.")]
+SplitSeed = Annotated[int, Option(help="Seed of the split into training and test rows, and of the solver.")]
 ModelOutput = Annotated[Path, Option("--output", "-o", help="The model file.")]
 ModelForce = Annotated[bool, Option("--force", "-f", help="Overwrite the model file.")]
 Checkpoint = Annotated[
@@ -53,12 +68,18 @@ TableOutput = Annotated[
     ),
 ]
 TableForce = Annotated[bool, Option("--force", "-f", help="Overwrite the output file.")]
-Proba = Annotated[bool, Option("--proba", help="Add class probabilities (logistic or softmax loss).")]
+Proba = Annotated[
+    bool,
+    Option("--proba", help="Add class probabilities, where the model has them: --loss logistic, for one."),
+]
 
 # Of show.
-Top = Annotated[int | None, Option(help="List this many kernels: 20 by default, all with --json.", min=0)]
+Top = Annotated[
+    int | None,
+    Option(help="List this many kernels; by default those in use, 20 at most, and all with --json.", min=0),
+]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
 # Of demo.
-DemoOutput = Annotated[Path, Option("--output", "-o", help="Where to write.")]
-DemoSeed = Annotated[int, Option(help="Of the split and of the noise.")]
+DemoOutput = Annotated[Path, Option("--output", "-o", help="The folder to write to.")]
+DemoSeed = Annotated[int, Option(help="Seed of the split and of the noise.")]

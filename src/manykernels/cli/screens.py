@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, assert_never
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-#: Rows of a kernel table.
+if TYPE_CHECKING:
+    from ..problem import GapKind
+
+#: Most rows of a kernel table, unless told.
 TOP = 20
 #: Width of the longest bar.
 BAR = 20
@@ -41,6 +46,22 @@ def note(text) -> None:
 def complain(text: str) -> None:
     """Print an error on the error stream."""
     stderr().print(Text(text, style="red"), soft_wrap=True)
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """Print what is warned of as notes, in the end."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):
+            note(warning.message)
+
+
+def count(n: int, what: str, several: str = "") -> str:
+    """Return a number of things in words."""
+    return f"{n:,} {what if n == 1 else several or what + 's'}"
 
 
 def file_size(path: Path) -> str:
@@ -103,11 +124,14 @@ def facts_table(facts: dict[str, str]) -> Table:
 # -- a model -------------------------------------------------------------------------------------------
 
 
-def print_model(model, metadata, top: int = TOP) -> None:
-    """Print the kernel table and what is known about the model."""
+def print_model(model, metadata, top: int | None = None) -> None:
+    """Print the kernel table, by default the kernels in use, and what is known about the model."""
     console = stdout()
+    records = model.combination_.table()
+    if top is None:
+        top = min(TOP, sum(r["weight"] > 0 for r in records) or TOP)
     console.print()
-    console.print(kernel_table(model.combination_.table(), top))
+    console.print(kernel_table(records, top))
     console.print()
     console.print(facts_table(model_facts(model, metadata)))
     console.print()
@@ -119,7 +143,9 @@ def print_model(model, metadata, top: int = TOP) -> None:
 
 def model_facts(model, metadata) -> dict[str, str]:
     """Return what is known about a model, by label."""
-    facts = {"Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name} loss, C={model.C_:g}"}
+    facts = {
+        "Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name.replace('_', ' ')} loss, C={model.C_:g}"
+    }
     if metadata.get("target") is not None:
         facts["Target"] = str(metadata["target"])
     if hasattr(model, "classes_"):
@@ -127,14 +153,14 @@ def model_facts(model, metadata) -> dict[str, str]:
         facts["Classes"] = listed + (", ..." if len(model.classes_) > 12 else "")
     score = metadata.get("score")
     if score:
-        facts["Held-out score"] = f"{score['name']} {score['value']:.4f} on {score['n_rows']:,} rows"
+        facts["Held-out score"] = f"{score['name']} {score['value']:z.4f} on {count(score['n_rows'], 'row')}"
         if "constant" in score:
             facts["Held-out score"] += f" (the most frequent class: {score['constant']:.4f})"
     facts["Objective"] = f"{model.objective_:.6g}"
     facts["Gap"] = describe_gap(model)
-    facts["Fit"] = f"{model.n_iter_} iteration{'s' if model.n_iter_ != 1 else ''}"
+    facts["Fit"] = count(model.n_iter_, "iteration")
     if "seconds" in metadata and "n_train" in metadata:
-        facts["Fit"] += f", {metadata['seconds']:.1f} s on {metadata['n_train']:,} rows"
+        facts["Fit"] += f", {metadata['seconds']:.1f} s on {count(metadata['n_train'], 'row')}"
     return facts
 
 
@@ -143,8 +169,24 @@ def describe_gap(model) -> str:
     if model.gap_kind_ == "none" or not math.isfinite(model.gap_):
         return "none: this solver gives no certificate"
     relative = max(model.gap_, 0.0) / max(abs(model.objective_), 1e-300)
-    kind = {"exact": "exact", "estimate": "an estimate", "lower_bound": "a lower bound"}[model.gap_kind_]
-    return f"{relative:.1e} of the objective ({kind})" + ("" if model.converged_ else ", not converged")
+    size, kind = f"{relative:.1e}" if relative else "0", _describe_kind(model.gap_kind_)
+    return f"{size} of the objective ({kind})" + ("" if model.converged_ else ", not converged")
+
+
+def _describe_kind(kind: GapKind) -> str:
+    match kind:
+        case "exact":
+            return "exact"
+        case "estimate":
+            return "an estimate"
+        case "lower_bound":
+            return "a lower bound"
+        case "features":
+            return "exact, for the random features"
+        case "none":
+            return "none"
+        case _:
+            assert_never(kind)
 
 
 def model_json(model, metadata, top: int | None) -> str:
@@ -172,7 +214,7 @@ def plain(value: Any) -> Any:
     """Return what JSON can hold: arrays as lists, NaN and infinity as null."""
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]

@@ -17,16 +17,31 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._util.text import brief
 from .arrow import Tables, TableWriter
-from .files import is_input, open_dataset
-from .sources import Arrays, Batches, Source
+from .columns import MissingColumn, NewColumn, NotNumbers
+from .files import is_input, open_dataset, read_whole
+from .sources import CHUNK_ROWS, Arrays, Batches, Source
 from .stream import Progress, Stream
-from .views import View
+from .views import Part, Standardised, View, Whole
 
-__all__ = ["Source", "Stream", "open_source", "predict_batches", "predict_to"]
+__all__ = [
+    "MissingColumn",
+    "NewColumn",
+    "NotNumbers",
+    "Part",
+    "Source",
+    "Standardised",
+    "Stream",
+    "TableWriter",
+    "open_source",
+    "predict_batches",
+    "predict_to",
+]
 
 
-def open_source(data, *, columns=None, drop=None) -> Source:
-    """Return rows that can be read in pieces.
+def open_source(
+    data, *, columns=None, drop=None, whole: bool = False, chunk_rows: int = CHUNK_ROWS
+) -> Source:
+    """Return rows that can be read chunk by chunk.
 
     Parameters
     ----------
@@ -40,6 +55,11 @@ def open_source(data, *, columns=None, drop=None) -> Source:
         count as 0 and 1.
     drop : list of str, optional
         Columns to leave out.
+    whole : bool
+        Whether to read a file at once, for one that fits in memory: all its rows are one chunk, and the types of
+        columns in text are told by all of them, where otherwise the first megabyte tells.
+    chunk_rows : int
+        Most rows that are read from a file together.
 
     Returns
     -------
@@ -48,11 +68,13 @@ def open_source(data, *, columns=None, drop=None) -> Source:
     if columns is not None and drop is not None:
         raise ValueError("columns and drop exclude each other; give one of them.")
     if isinstance(data, Source):
-        return data
+        return data if columns is None and drop is None else data.choosing(columns, drop)
+    if _is_path(data) and whole:
+        return Whole(Tables(read_whole(data), columns, drop, data, chunk_rows))
     if _is_path(data) or (isinstance(data, list) and data and all(_is_path(d) for d in data)):
-        return Tables(open_dataset(data), columns, drop, origin=data)
+        return Tables(open_dataset(data), columns, drop, data, chunk_rows)
     if _is_dataset(data):
-        return Tables(data, columns, drop)
+        return Tables(data, columns, drop, chunk_rows=chunk_rows)
     if isinstance(data, np.ndarray) or sp.issparse(data):
         return Arrays(data)
     if _is_table(data):

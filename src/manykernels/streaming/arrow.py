@@ -1,4 +1,4 @@
-"""Tables in files, by pyarrow: Parquet, CSV and Arrow, read and written in pieces."""
+"""Tables in files, by pyarrow: Parquet, CSV and Arrow, read chunk by chunk and written batch by batch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ import numpy as np
 
 from .._util.files import replacing
 from .._util.text import brief
-from .columns import choose, float_type, index_of, listed, not_numbers
+from .columns import NotNumbers, choose, float_type, index_of, listed, not_numbers
 from .files import arrow, check_files, format_of, in_one_sentence
-from .sources import CHUNK, Chunk, Source, keys_of
+from .sources import CHUNK_ROWS, Chunk, Source, keys_of
 
+#: Endings of files that can be written.
+WRITABLE = ("parquet", "pq", "csv", "feather", "arrow", "ipc")
 #: What compresses CSV, by the ending of a file's name.
 PACKERS: dict[str, Any] = {
     ".gz": lambda stream: gzip.GzipFile("", "wb", fileobj=stream),
@@ -32,12 +34,39 @@ class Tables(Source):
     """Rows of a pyarrow Dataset.
 
     Units are row groups of Parquet files, and other files as a whole. A Parquet file is read page by page, so that
-    memory does not depend on the size of its row groups. `origin` is what the user gave, if that were paths.
+    memory does not depend on the size of its row groups.
+
+    Parameters
+    ----------
+    dataset : pyarrow Dataset
+    columns, drop : lists of str, optional
+        The columns to predict from, or those to leave out.
+    origin : path, or list of paths, optional
+        What the user gave.
+    chunk_rows : int
+        Most rows of a chunk.
     """
 
-    def __init__(self, dataset, columns=None, drop=None, origin=None):
+    def __init__(self, dataset, columns=None, drop=None, origin=None, chunk_rows: int = CHUNK_ROWS):
         self.dataset, self.columns, self.drop, self.origin = dataset, columns, drop, origin
+        self.chunk_rows = chunk_rows
         self.y = self.sample_weight = None
+
+    @property
+    def column_names(self):
+        """Names of all columns, whatever their roles."""
+        return tuple(self.dataset.schema.names)
+
+    def holds_numbers(self, name):
+        try:
+            return _number_type(self.dataset.schema.field(name)) != np.dtype(bool)
+        except NotNumbers:
+            return False
+
+    def choosing(self, columns=None, drop=None):
+        chosen = copy.copy(self)
+        chosen.columns, chosen.drop = columns, drop
+        return chosen
 
     def bind(self, y=None, sample_weight=None, features=None):
         """Settle the roles of the columns, and check their types."""
@@ -51,7 +80,7 @@ class Tables(Source):
         bound.y, bound.sample_weight = y, sample_weight
         schema = self.dataset.schema
         bound.names = choose(
-            tuple(schema.names),
+            self.column_names,
             (*listed(y), *listed(sample_weight)),
             features,
             self.columns,
@@ -72,10 +101,11 @@ class Tables(Source):
         closed = self.origin is not None and self.columns is None and len(wanted) > len(self.names or ())
         types = []
         for path, schema in check_files(self.dataset, wanted, closed=closed):
+            there = set(schema.names)
             try:
-                types += [_number_type(schema.field(n)) for n in self.names or () if n in schema.names]
-            except ValueError as error:
-                raise ValueError(f"{path}: {error}") from None
+                types += [_number_type(schema.field(n)) for n in self.names or () if n in there]
+            except NotNumbers as error:
+                raise NotNumbers(error.column, f"{path}: {error.fault}", error.remedy) from None
         return types
 
     _dtype: Any = np.float64
@@ -89,13 +119,18 @@ class Tables(Source):
             return [(self.dataset, None, "the dataset", self.dataset.count_rows())]
         units: list[tuple[Any, int | None, str, int | None]] = []
         for fragment in fragments:
-            name = os.path.basename(getattr(fragment, "path", "")) or "the table"
+            name = os.path.basename(getattr(fragment, "path", self._name))
             with in_one_sentence(name):
                 if hasattr(fragment, "split_by_row_group"):
                     units += [(fragment, group.id, name, group.num_rows) for group in fragment.row_groups]
                 else:
                     units.append((fragment, None, name, fragment.count_rows()))
         return units
+
+    @property
+    def _name(self) -> str:
+        """What to call rows that are in memory: by the file they came from, if they did."""
+        return os.fspath(self.origin) if isinstance(self.origin, str | os.PathLike) else "the table"
 
     @property
     def _is_text(self) -> bool:
@@ -128,13 +163,13 @@ class Tables(Source):
 
             with fragment.filesystem.open_input_file(fragment.path) as handle:
                 file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=2**18)
-                yield from file.iter_batches(CHUNK, row_groups=[group], columns=columns)
+                yield from file.iter_batches(self.chunk_rows, row_groups=[group], columns=columns)
             return
         if group is not None:  # a column comes from the name of the folder
             fragment = fragment.subset(row_group_ids=[group])
         options = {} if fragment is self.dataset else {"schema": self._schema(pa)}
         yield from fragment.to_batches(
-            columns=columns, batch_size=CHUNK, batch_readahead=2, fragment_readahead=1, **options
+            columns=columns, batch_size=self.chunk_rows, batch_readahead=2, fragment_readahead=1, **options
         )
 
     def _schema(self, pa):
@@ -166,13 +201,16 @@ class Tables(Source):
         parts = []
         for name in listed(self.y):
             values = batch.column(name)
-            if values.null_count:
-                row = first + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
-                raise ValueError(
-                    f"Column {brief(name)} holds a missing value in row {row:,} of {where}; remove that row, or fill "
-                    "it in."
-                )
-            parts.append(_labels(values))
+            missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+            if missing is None:
+                parts.append(_labels(values))
+                if parts[-1].dtype.kind != "f" or np.isfinite(parts[-1]).all():
+                    continue
+                missing = ~np.isfinite(parts[-1])
+            raise ValueError(
+                f"Column {brief(name)} holds a missing or infinite value in row {first + int(np.argmax(missing)):,} "
+                f"of {where}; remove that row, or fill it in."
+            )
         return parts[0] if isinstance(self.y, str) else np.column_stack(parts)
 
 
@@ -216,6 +254,8 @@ def _labels(values) -> np.ndarray:
         values = values.cast(values.type.value_type)
     if _is_text(values.type):
         return np.array(values.to_pylist(), dtype=str)
+    if arrow().types.is_decimal(values.type):
+        return _numbers(values)
     return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
@@ -232,9 +272,9 @@ class TableWriter:
 
     def __init__(self, path):
         self.path = os.path.realpath(path)
-        self.kind = format_of(path)
-        if self.kind == "tsv":
-            raise ValueError(f"{path} must end in .parquet, .csv, .feather or .arrow.")
+        self.kind = format_of(path, WRITABLE)
+        if self.path.lower().endswith(".zst"):
+            raise ValueError(f"{path} cannot be written; CSV is compressed as .csv.gz or .csv.bz2.")
         self._writer: Any = None
         self.n_rows = 0
 

@@ -4,11 +4,45 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
 from .._util.text import brief
+
+
+class ColumnError(ValueError):
+    """A column that cannot be used as it is.
+
+    Parameters
+    ----------
+    column : str
+        Its name.
+    fault : str
+        What is wrong with it.
+    remedy : str
+        What to do about it from Python; the command line has words of its own for that.
+    """
+
+    def __init__(self, column: str, fault: str, remedy: str):
+        super().__init__(column, fault, remedy)
+        self.column, self.fault, self.remedy = column, fault, remedy
+
+    def __str__(self) -> str:
+        return f"{self.fault}; {self.remedy}"
+
+
+class MissingColumn(ColumnError):
+    """A column that is asked for, and is not there."""
+
+
+class NotNumbers(ColumnError):
+    """A column to predict from that holds text, or dates."""
+
+
+class NewColumn(ColumnError):
+    """A column that only some of the files have."""
 
 
 def float_type(dtypes: Iterable[np.dtype]) -> type:
@@ -29,20 +63,37 @@ def matrix(columns: Sequence[Any], names: Sequence[str]) -> np.ndarray:
     return X
 
 
-def not_numbers(name: str, kind: str) -> ValueError:
+def not_numbers(name: str, kind: str) -> NotNumbers:
     """Return the refusal of a column."""
-    return ValueError(
-        f"Column {brief(name)} holds {kind}, not numbers; encode it as numbers first, or leave it out with "
-        f"manykernels.streaming.open_source(..., drop=[{name!r}])."
+    return NotNumbers(
+        name,
+        f"Column {brief(name)} holds {kind}, not numbers",
+        "encode it as numbers first, or leave it out with "
+        f"manykernels.streaming.open_source(..., drop=[{name!r}]).",
     )
 
 
-def column(table, name):
-    """Return a column of a dict, DataFrame or Arrow table."""
-    if name not in (names_of(table) or ()):
-        have = ", ".join(map(str, (names_of(table) or ())[:8]))
-        raise ValueError(f"There is no column {brief(name)}; there are {have or 'no names at all'}.")
-    return table[name]
+def missing_column(name: str, names: Sequence[str]) -> MissingColumn:
+    """Return the refusal of a name that is not among the names of the columns."""
+    near = get_close_matches(name, names, n=1)
+    have = ", ".join(names[:8]) + (" and more" if len(names) > 8 else "")
+    hint = f"did you mean {brief(near[0])}?" if near else f"there are {have or 'no names at all'}."
+    return MissingColumn(name, f"There is no column {brief(name)}", hint)
+
+
+def columns_of(table, wanted: Iterable[str]) -> list[Any]:
+    """Return columns of a dict, DataFrame or Arrow table."""
+    wanted, names = list(wanted), names_of(table) or ()
+    refuse_missing_columns(wanted, names)
+    return [table[name] for name in wanted]
+
+
+def refuse_missing_columns(wanted: Iterable[str], names: Sequence[str]) -> None:
+    """Raise MissingColumn for the first wanted column that is not among the names."""
+    known = set(names)
+    for name in wanted:
+        if name not in known:
+            raise missing_column(name, names)
 
 
 def names_of(table) -> tuple[str, ...] | None:
@@ -86,21 +137,24 @@ def choose(names, labels, features, columns, drop, *, index=(), warn=True) -> tu
 
     Left out are labels, what is dropped, columns of an `index`, and columns without a name, with a warning.
     """
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise ValueError(f"There are two columns called {brief(twice)}; rename one.")
-    for name in (*labels, *(features if features is not None else ()), *(columns or ()), *(drop or ())):
-        if name not in names:
-            have = ", ".join(names[:8]) + (" and more" if len(names) > 8 else "")
-            raise ValueError(f"There is no column {brief(name)}; there are {have}.")
+    # Sets throughout: tables of many thousand columns must not take seconds.
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"There are two columns called {brief(name)}; rename one.")
+        seen.add(name)
+    given = () if features is None else features
+    refuse_missing_columns((*labels, *given, *(columns or ()), *(drop or ())), names)
     if features is not None:
         return tuple(features)
+    roles = set(labels)
     if columns is not None:
-        return tuple(name for name in columns if name not in labels)
-    left = tuple(name for name in names if name not in (*labels, *(drop or ())))
-    if warn and "" in left:
+        return tuple(name for name in columns if name not in roles)
+    out = roles.union(drop or ())
+    if warn and "" in seen - out:
         warnings.warn(UNNAMED, UserWarning, stacklevel=2)
-    left = tuple(name for name in left if name not in ("", *index))
+    out |= {"", *index}
+    left = tuple(name for name in names if name not in out)
     if not left:
-        raise ValueError("No column is left to predict from.")
+        raise ValueError("No column is left to predict from; leave fewer out.")
     return left

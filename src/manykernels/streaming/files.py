@@ -5,12 +5,15 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 
 from .._util.text import brief
-from .columns import index_of
+from .columns import NewColumn, index_of
 
+#: Endings of compressed text.
+PACKED = ("gz", "bz2", "zst")
 #: The formats, by the ending of a file's name.
 FORMATS = {
     "parquet": "parquet",
@@ -21,6 +24,8 @@ FORMATS = {
     "arrow": "ipc",
     "ipc": "ipc",
 }
+#: What stands between two values in text.
+DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
 def arrow():
@@ -43,14 +48,36 @@ def open_dataset(path):
     pa = arrow()
     files, folder = _listed_files(path)
     kind: Any = format_of(files[0])
-    if kind in ("csv", "tsv"):
-        from pyarrow.csv import ParseOptions
-
-        options = ParseOptions(delimiter="," if kind == "csv" else "\t")
-        kind = pa.dataset.CsvFileFormat(parse_options=options)
+    if kind in DELIMITERS:
+        kind = pa.dataset.CsvFileFormat(parse_options=_parse_options(kind))
     hive = {} if folder is None else {"partitioning": "hive", "partition_base_dir": folder}
     with in_one_sentence(files[0] if folder is None else folder):
         return pa.dataset.dataset(files, format=kind, **hive)
+
+
+def read_whole(path):
+    """Return a file as a pyarrow Dataset in memory; types in text are told by all rows, not by the first ones."""
+    pa = arrow()
+    from pyarrow import csv, feather, parquet
+
+    (file, *more), _ = _listed_files(path)
+    if more:
+        raise ValueError(
+            f"{path} stands for several files; leave whole out to read them one after the other."
+        )
+    kind = format_of(file)
+    with in_one_sentence(file):
+        if kind in DELIMITERS:
+            table = csv.read_csv(file, parse_options=_parse_options(kind))
+        else:
+            table = (parquet if kind == "parquet" else feather).read_table(file)
+    return pa.dataset.dataset(table)
+
+
+def _parse_options(kind: str):
+    from pyarrow.csv import ParseOptions
+
+    return ParseOptions(delimiter=DELIMITERS[kind])
 
 
 def _listed_files(path) -> tuple[list[str], str | None]:
@@ -87,16 +114,21 @@ def _files(folder) -> list[Path]:
 
 
 def _ending(path) -> str:
-    endings = [s.lower().lstrip(".") for s in Path(path).suffixes]
-    return next((s for s in reversed(endings) if s not in ("gz", "bz2", "zst")), "")
+    return next((s for s in reversed(_endings(path)) if s not in PACKED), "")
 
 
-def format_of(path) -> str:
-    """Return the format that the name of a file tells, or raise."""
-    if _ending(path) not in FORMATS:
-        known = ", ".join("." + k for k in FORMATS)
-        raise ValueError(f"{path} must end in {known}, to say what it is.")
-    return FORMATS[_ending(path)]
+def _endings(path) -> list[str]:
+    return [s.lower().lstrip(".") for s in Path(path).suffixes]
+
+
+def format_of(path, known: Iterable[str] = tuple(FORMATS)) -> str:
+    """Return the format that the name of a file tells by one of the `known` endings, or raise."""
+    if _ending(path) not in known:
+        raise ValueError(f"{path} must end in {', '.join('.' + k for k in known)}, to say what it is.")
+    kind, packed = FORMATS[_ending(path)], _endings(path)[-1]
+    if packed in PACKED and kind not in DELIMITERS:
+        raise ValueError(f"{path}: {_ending(path)} is compressed inside; leave the ending .{packed} off.")
+    return kind
 
 
 def is_input(path, origin) -> bool:
@@ -159,11 +191,14 @@ def check_files(dataset, wanted, *, closed: bool = False) -> list[tuple[str, Any
         if lacking:
             name = next(name for name in wanted if name in lacking)
             raise ValueError(f"{path} has no column {brief(name)}; add it, or remove that file.")
-        new = [name for name in schema.names if name not in {*known, *index_of(schema)}]
-        if closed and new:
-            raise ValueError(
-                f"{path} has a column {brief(new[0])}, which the first file does not have; remove it, or name the "
-                "columns to predict from with manykernels.streaming.open_source(..., columns=[...])."
+        allowed = known.union(index_of(schema))
+        new = next((name for name in schema.names if name not in allowed), None)
+        if closed and new is not None:
+            raise NewColumn(
+                new,
+                f"{path} has a column {brief(new)}, which the first file does not have",
+                "remove it, or name the columns to predict from with manykernels.streaming.open_source(..., "
+                "columns=[...]).",
             )
         others.append((path, schema))
     return others

@@ -1,4 +1,4 @@
-"""Sources of rows: what a fit or a prediction can read in pieces, several times and in any order of its parts.
+"""Sources of rows: what a fit or a prediction can read chunk by chunk, several times and in any order of its units.
 
 A source is made of *units* (row groups of a file, stretches of an array), which can be read in any order; a unit
 is read as *chunks* of rows, in order. Memory is that of one chunk, whatever the number of rows.
@@ -17,12 +17,12 @@ import scipy.sparse as sp
 
 from .._util.checks import refuse_missing
 from .._util.text import brief
-from .columns import choose, column, float_type, index_of, is_names, listed, matrix, names_of
+from .columns import choose, columns_of, float_type, index_of, is_names, listed, matrix, names_of
 
 #: Most rows of a chunk.
-CHUNK = 65_536
+CHUNK_ROWS = 65_536
 #: Rows of a unit of an array.
-STRETCH = 16_384
+UNIT_ROWS = 16_384
 #: A row's key is its unit's number in the high bits and its place in the unit in the low ones.
 UNIT_BITS = 40
 
@@ -82,6 +82,19 @@ class Source:
     numeric_targets: bool = False
     columnar: bool = True
 
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """Names of all columns, whatever their roles; None where it takes a look at the rows to know."""
+        return None
+
+    def holds_numbers(self, name: str) -> bool:
+        """Whether a column is known to hold numbers, before any row is read."""
+        return False
+
+    def choosing(self, columns=None, drop=None) -> Source:
+        """Return the same source with other columns to predict from; see :func:`open_source`."""
+        raise ValueError("columns and drop are for sources with named columns; leave them out.")
+
     def bind(self, y=None, sample_weight=None, features=None) -> Source:
         """Return the same source with the roles of its columns settled.
 
@@ -119,6 +132,16 @@ class Source:
                     if not targets_only:
                         check_finite(chunk, self.names)
                     yield chunk
+
+
+def as_one(chunks: list[Chunk], where: str) -> Chunk:
+    """Return chunks as one, in their order."""
+
+    def together(name):
+        values = [getattr(chunk, name) for chunk in chunks]
+        return None if values[0] is None else values[0] if len(values) == 1 else np.concatenate(values)
+
+    return Chunk(together("X"), together("y"), together("sample_weight"), together("keys"), where)
 
 
 def keys_of(unit: int, first: int, n: int) -> np.ndarray:
@@ -196,10 +219,10 @@ class Arrays(Source):
 
     def unit_rows(self):
         n = self.X.shape[0]
-        return [min(STRETCH, n - a) for a in range(0, n, STRETCH)]
+        return [min(UNIT_ROWS, n - a) for a in range(0, n, UNIT_ROWS)]
 
     def read(self, unit, *, targets_only=False):
-        part = slice(unit * STRETCH, (unit + 1) * STRETCH)
+        part = slice(unit * UNIT_ROWS, (unit + 1) * UNIT_ROWS)
         X = None if targets_only else self._rows(part)
         y = None if self.y is None else np.asarray(self.y[part])
         s = None if self.sample_weight is None else np.asarray(self.sample_weight[part], dtype=float)
@@ -230,6 +253,11 @@ class Batches(Source):
         self.y = self.sample_weight = None
         self._count: int | None = None
         self._used = False
+
+    def choosing(self, columns=None, drop=None):
+        chosen = copy.copy(self)
+        chosen.columns, chosen.drop = columns, drop
+        return chosen
 
     def bind(self, y=None, sample_weight=None, features=None):
         """Look at the first batch for the names of the columns."""
@@ -322,10 +350,10 @@ class Batches(Source):
             else:
                 X = batch
                 if self.y is not None:
-                    y = [np.asarray(column(batch, name)) for name in listed(self.y)]
+                    y = [np.asarray(values) for values in columns_of(batch, listed(self.y))]
                     y = y[0] if isinstance(self.y, str) else np.column_stack(y)
                 if self.sample_weight is not None:
-                    s = column(batch, self.sample_weight)
+                    (s,) = columns_of(batch, listed(self.sample_weight))
             X = self._matrix(X)
             y = None if y is None else labels(y, first)
             s = None if s is None else np.asarray(s, dtype=float)
@@ -349,11 +377,18 @@ class Batches(Source):
             return np.asarray(X, dtype=float_type([X.dtype]))
         if self.names is None:
             raise ValueError("it has column names, and the first batch has none.")
-        known = {*self.names, *listed(self.y), *listed(self.sample_weight), *(self.drop or ())}
-        new = [name for name in names if name not in {"", *known, *index_of(X)}]
+        known = {
+            "",
+            *self.names,
+            *listed(self.y),
+            *listed(self.sample_weight),
+            *(self.drop or ()),
+            *index_of(X),
+        }
+        new = [name for name in names if name not in known]
         if new and self.columns is None and not self._chosen:
             raise ValueError(f"it has a column {brief(new[0])}, which the first batch does not have.")
-        return matrix([column(X, name) for name in self.names], self.names)
+        return matrix(columns_of(X, self.names), self.names)
 
     @property
     def _chosen(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
-from .sources import Chunk, Source, keys_of, uniform
+from .sources import Chunk, Source, as_one, keys_of, uniform
 
 
 class View(Source):
@@ -14,11 +14,22 @@ class View(Source):
     def __init__(self, inner: Source):
         self.inner = inner
         self.names, self.repeatable, self.columnar = inner.names, inner.repeatable, inner.columnar
+        self.numeric_targets = inner.numeric_targets
 
     @property
     def width(self):
         """Number of features."""
         return self.inner.width
+
+    @property
+    def column_names(self):
+        """Names of all columns, whatever their roles."""
+        return self.inner.column_names
+
+    def choosing(self, columns=None, drop=None):
+        chosen = copy.copy(self)
+        chosen.inner = self.inner.choosing(columns, drop)
+        return chosen
 
     def bind(self, y=None, sample_weight=None, features=None):
         bound = copy.copy(self)
@@ -37,8 +48,32 @@ class View(Source):
         raise NotImplementedError
 
 
+class Whole(View):
+    """All rows of a source as one chunk, for a table that fits in memory."""
+
+    def unit_rows(self):
+        return [self.inner.n_rows]
+
+    def read(self, unit, *, targets_only=False):
+        self.inner.numeric_targets = self.numeric_targets
+        units = range(len(self.inner.unit_rows()))
+        chunks = [chunk for u in units for chunk in self.inner.read(u, targets_only=targets_only)]
+        if chunks:
+            yield as_one(chunks, chunks[0].where)
+
+
 class Part(View):
-    """The rows whose hash is below `share`, or all the others: a split that any number of passes agree on."""
+    """The rows whose hash is below `share`, or all the others: a split that any number of passes agree on.
+
+    Parameters
+    ----------
+    inner : Source
+    share : float
+        The share of the rows, about.
+    seed : int
+    others : bool
+        Whether to give the other rows.
+    """
 
     def __init__(self, inner, share: float, seed: int, *, others: bool = False):
         super().__init__(inner)
@@ -56,7 +91,14 @@ class Part(View):
 
 
 class Standardised(View):
-    """Rows with every column shifted and scaled."""
+    """Rows with every column shifted and scaled.
+
+    Parameters
+    ----------
+    inner : Source
+    mean, scale : arrays
+        What is subtracted from every column, and what the rest is divided by.
+    """
 
     def __init__(self, inner, mean, scale):
         super().__init__(inner)

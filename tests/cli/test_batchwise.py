@@ -1,4 +1,4 @@
-"""The command line on tables that are read in pieces."""
+"""The command line on tables that are read batch by batch."""
 
 import numpy as np
 import pytest
@@ -6,15 +6,14 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 from pyarrow import csv, parquet  # noqa: E402
+from tests.streaming_ridge import OrderedRidge  # noqa: E402
 
 from manykernels import cli, load, registry  # noqa: E402
-from manykernels.cli import tables as _cli_tables  # noqa: E402
-from manykernels.cli.pieces import _moments  # noqa: E402
+from manykernels.cli.batchwise import _moments  # noqa: E402
+from manykernels.cli.tables import open_table_of  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
 from manykernels.persistence.classes import CLASSES  # noqa: E402
-from manykernels.streaming import open_source  # noqa: E402
-
-from .streaming_ridge import OrderedRidge  # noqa: E402
+from manykernels.streaming import open_source, predict_batches  # noqa: E402
 
 N = 900
 rng = np.random.default_rng(0)
@@ -55,7 +54,7 @@ def fit(data, path, *options):
     return run("fit", data, "-o", path, *options)
 
 
-def test_a_folder_is_fitted_scored_and_predicted_in_pieces(folder, tmp_path):
+def test_a_folder_is_fitted_scored_and_predicted_batch_by_batch(folder, tmp_path):
     said = fit(folder, tmp_path / "m.mk", "-t", "y", "--drop", "label")
     assert "rows to learn from, 2 columns, target y (regression)" in said
     facts = read_metadata(tmp_path / "m.mk")
@@ -122,19 +121,29 @@ def test_labels_are_classes(folder, tmp_path):
     assert list(load(tmp_path / "m.mk").classes_) == ["high", "low"]
 
 
-def test_a_large_file_gives_the_same_predictions_in_pieces(folder, tmp_path, monkeypatch):
+def test_whole_numbers_may_turn_into_fractions_further_down(tmp_path):
+    (tmp_path / "rows").mkdir()
+    lines = (
+        f"{1:.500f},1\n{2:.500f},2\n" * 1500 + "1,1.5\n"
+    )  # more than the stretch from which types are guessed
+    (tmp_path / "rows" / "0.csv").write_text("a,y\n" + lines)
+    said = fit(tmp_path / "rows", tmp_path / "m.mk", "-t", "y")
+    assert "target y (regression)" in said
+
+
+def test_a_large_file_gives_the_same_predictions_in_chunks(tmp_path):
     csv.write_csv(TABLE, tmp_path / "rows.csv")
     fit(tmp_path / "rows.csv", tmp_path / "m.mk", "-t", "y", "--drop", "label")
-    whole = run("predict", tmp_path / "m.mk", tmp_path / "rows.csv")
-    monkeypatch.setattr(_cli_tables, "LARGE", 0)
-    monkeypatch.setattr(_cli_tables, "CHUNK", 70)
-    pieces = run("predict", tmp_path / "m.mk", tmp_path / "rows.csv")
-    one, many = (np.array(text.split()[1:], dtype=float) for text in (whole, pieces))
+    model, facts = load(tmp_path / "m.mk"), read_metadata(tmp_path / "m.mk")
+    (one,) = predict_batches(model, open_table_of(model, facts, tmp_path / "rows.csv"))
+    chunks = open_table_of(model, facts, tmp_path / "rows.csv", large=0, chunk_rows=70)
+    many = list(predict_batches(model, chunks))
+    assert len(many) == -(-N // 70)
     # A matrix product of another number of rows may be summed in another order.
-    np.testing.assert_allclose(many, one, rtol=1e-12)
+    np.testing.assert_allclose(np.concatenate(many), one, rtol=1e-12)
 
 
-def test_a_checkpoint_is_for_fits_in_pieces(folder, tmp_path):
+def test_a_checkpoint_is_for_fits_batch_by_batch(folder, tmp_path):
     fit(folder, tmp_path / "m.mk", "-t", "y", "--drop", "label", "--checkpoint", tmp_path / "c")
     assert not (tmp_path / "c").exists()
     options = ("--solver", "lp-norm", "--drop", "label", "--checkpoint", tmp_path / "c")
@@ -145,7 +154,12 @@ def test_a_checkpoint_is_for_fits_in_pieces(folder, tmp_path):
 def test_bad_options_are_refused_in_one_sentence(folder, tmp_path):
     base = ("fit", folder, "-o", tmp_path / "m.mk", "--solver", "eager")
     assert "There is no column 'z'" in run(*base, "-t", "z", code=2)
-    assert "Column 'label' holds text" in run(*base, "-t", "y", code=2)
+    said = run(*base, "-t", "y", code=2)
+    assert "Column 'label' holds text" in said and "leave it out with --drop label" in said
+    assert "no column 'nope' (--columns)" in run(*base, "-t", "y", "--columns", "a,nope", code=2)
+    assert "y is the target; leave it out" in run(*base, "-t", "y", "--columns", "a,y", code=2)
+    assert "use --task regress" in run(*base, "-t", "y", "--columns", "a", "--task", "classify", code=2)
+    assert "use --task classify" in run(*base, "-t", "label", "--columns", "a", "--task", "regress", code=2)
     assert "--test-size is 2" in run(*base, "-t", "y", "--drop", "label", "--test-size", "2", code=2)
     assert "--task is guess" in run(*base, "-t", "y", "--drop", "label", "--task", "guess", code=2)
 

@@ -1,0 +1,189 @@
+"""The commands: what each one does with its options, and how its errors are told."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from . import options as options  # typer looks the annotations up in this module
+from .screens import complain, count, file_size, model_json, print_model, say
+
+
+def make_application() -> typer.Typer:
+    """Return the commands as a typer application."""
+    app = typer.Typer(
+        name="manykernels",
+        help="Learn which kernels to combine, and the predictor on top of them, from a table.",
+        epilog="Start with: manykernels demo",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for command in (fit, predict, show, demo):
+        app.command()(_in_one_sentence(command))
+    return app
+
+
+def _show_version(wanted: bool):
+    if wanted:
+        typer.echo(f"manykernels {__version__}")
+        raise typer.Exit()
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version),
+    ] = False,
+):
+    pass
+
+
+def _in_one_sentence(command):
+    """Turn an exception into one red sentence and exit code 2, unless --debug is given."""
+
+    @functools.wraps(command)
+    def run(*args, debug=False, **kwargs):
+        try:
+            return command(*args, **kwargs)
+        except BrokenPipeError:  # the reader, such as head, has had enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit() from None
+        except Exception as error:
+            if debug:
+                raise
+            text = " ".join(str(error).split()) or type(error).__name__
+            if not isinstance(error, ValueError | OSError | ImportError):
+                text = f"{type(error).__name__}: {text} (--debug shows where.)"
+            complain(text)
+            raise typer.Exit(2) from None
+
+    return run
+
+
+# -- commands ------------------------------------------------------------------------------------------
+
+
+def fit(
+    data: options.Data,
+    target: options.Target,
+    kernels: options.Kernels = "gaussian",
+    degree: options.Degree = None,
+    solver: options.Solver = "auto",
+    p: options.Norm = None,
+    max_iter: options.MaxIter = None,
+    loss: options.Loss = "auto",
+    C: options.Cost = 1.0,
+    task: options.Task = "auto",
+    columns: options.Columns = None,
+    drop: options.Drop = None,
+    standardize: options.Standardize = True,
+    test_size: options.TestSize = 0.25,
+    seed: options.SplitSeed = 0,
+    output: options.ModelOutput = Path("model.mk"),
+    force: options.ModelForce = False,
+    checkpoint: options.Checkpoint = None,
+    debug: options.Debug = False,
+):
+    """Fit a model to a table, score it on held-out rows, and write it to a file."""
+    from ..persistence import save
+    from .batchwise import fit_batchwise, is_streamed
+    from .models import fit_at_once
+
+    if output.resolve() == data.resolve():
+        raise ValueError(f"{output} is the table to learn from; name another file with -o.")
+    may_write(output, force)
+    described = {
+        "kernels": kernels,
+        "degree": degree,
+        "solver": solver,
+        "p": p,
+        "max_iter": max_iter,
+        "loss": loss,
+        "C": C,
+    }
+    rows = {"columns": columns, "drop": drop, "standardize": standardize, "test_size": test_size}
+    if checkpoint is not None or is_streamed(data, solver):
+        model, metadata = fit_batchwise(
+            data, target, task, **rows, seed=seed, described=described, checkpoint=checkpoint
+        )
+    else:
+        model, metadata = fit_at_once(data, target, task, **rows, seed=seed, described=described)
+    save(model, output, metadata=metadata)
+    print_model(model, metadata)
+    say(f"Wrote {output} ({file_size(output)}).")
+
+
+def predict(
+    model: options.Model,
+    data: options.Data,
+    output: options.TableOutput = None,
+    proba: options.Proba = False,
+    force: options.TableForce = False,
+    debug: options.Debug = False,
+):
+    """Predict the target of every row of a table."""
+    from ..persistence import load, read_metadata
+    from ..streaming import predict_batches, prediction_columns, refuse_input
+    from .models import check_model
+    from .tables import open_table_of, table_writer
+
+    if output is not None:
+        refuse_input(output, data)
+        may_write(output, force)
+    writer = table_writer(output)
+    fitted, metadata = load(model), read_metadata(model)
+    check_model(fitted, model, proba=proba)
+    rows = open_table_of(fitted, metadata, data)
+    with writer:
+        for answer in predict_batches(fitted, rows, method="predict_proba" if proba else "predict"):
+            writer.write(prediction_columns(fitted, answer, proba))
+        if writer.n_rows == 0:
+            raise ValueError(f"{data} has no rows.")
+    if output is not None:
+        say(f"Wrote {count(writer.n_rows, 'prediction')} to {output}.")
+
+
+def show(
+    model: options.Model,
+    top: options.Top = None,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+):
+    """Show what a model file holds: its kernels, their weights, the objective and its gap."""
+    from ..persistence import load, read_metadata
+
+    fitted, metadata = load(model), read_metadata(model)
+    if as_json:
+        print(model_json(fitted, metadata, top))
+    else:
+        print_model(fitted, metadata, top)
+
+
+def demo(
+    output: options.DemoOutput = Path("demo-output"),
+    seed: options.DemoSeed = 0,
+    debug: options.Debug = False,
+):
+    """See it work: handwritten digits, with useful and useless groups of columns. Takes seconds."""
+    from .demo import run
+
+    run(output, seed)
+
+
+def may_write(path: Path, force: bool) -> None:
+    """Refuse a path that cannot be written to, before any long work."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory; name a file.")
+    if not path.resolve().parent.is_dir():
+        raise FileNotFoundError(f"The directory {path.parent} does not exist; create it first.")
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists; add --force to overwrite it, or name another with -o.")
