@@ -21,13 +21,11 @@ from ..solvers import Solver, StreamingSolver
 from ..solvers.base import generator
 from ..solvers.log import heard
 from ..streaming.sources import Arrays, Batches, Chunk, Source
-from ..streaming.stream import (
+from ..streaming.stream import HeldOut, Rows, SourceStream, Stream
+from ..streaming.survey import (
     SAMPLE_BYTES,
     SAMPLE_ROWS,
-    HeldOut,
-    Piece,
     Sample,
-    Stream,
     Survey,
     checked_weights,
     in_order,
@@ -165,7 +163,7 @@ class Streamed:
             raise ValueError("kernels='precomputed' needs all rows at once; pass a stack of matrices as X.")
         self._check_C()
         source.numeric_targets = isinstance(self, RegressorMixin)
-        saved = None if checkpoint is None else Checkpoint(checkpoint)
+        saved = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
         seed = self._stream_seed(saved)
         stream = self._open_stream(source, classes, seed)
         known = "rows of unknown number" if stream.n_rows is None else f"{stream.n_rows:,} rows"
@@ -173,8 +171,8 @@ class Streamed:
         kernels = "a continuum of kernels" if np.isinf(size) else f"{size:,} kernels"
         self._say(f"{known}, {kernels}, {brief(self.solver_, 200)}")
         resume = None if saved is None else saved.resume(self._identity(stream), seed)
-        if resume is not None:
-            self._say(f"going on from {checkpoint}")
+        if saved is not None and resume is not None:
+            self._say(f"going on from {saved.path}")
         result = self.solver_.solve_stream(
             stream,
             resume=resume,
@@ -182,8 +180,7 @@ class Streamed:
             on_iteration=self._progress(on_iteration),
         )
         self._store(result)
-        # After Ctrl-C the next fit goes on from it: while rows were read, or in sweeps that read none.
-        if saved is not None and stream.complete and not result.interrupted:
+        if saved is not None and not result.interrupted:  # after Ctrl-C the next fit goes on from it
             saved.remove()
 
     def _open_stream(self: Any, source: Source, classes, seed: int) -> Stream:
@@ -191,16 +188,16 @@ class Streamed:
         solver = self._streaming_solver(seed)
         found, sample = self._look(source, solver, classes, seed)
         held = HeldOut(solver.held_out_share(found.n_rows), found.n_rows, seed)
-        out = held.start().chosen(sample)
+        out = held.start().chosen(sample.keys)
         sample = sample if out is None or out.all() else sample.take(~out)
         problem = self._first_problem(source, sample, found, solver)
         context = _without_rows(problem)
 
-        def encode(piece: Piece) -> Problem:
-            X, t, s = piece
+        def encode(rows: Rows) -> Problem:
+            X, t, s = rows
             return replace(context, X=X, Y=self._encode(t) - self.target_mean_, sample_weight=s)
 
-        return Stream(
+        return SourceStream(
             source,
             self._check_chunk,
             encode,
@@ -280,7 +277,7 @@ class Streamed:
             solver=solver,
         )
 
-    def _check_chunk(self: Any, chunk: Chunk) -> Piece:
+    def _check_chunk(self: Any, chunk: Chunk) -> Rows:
         """Return rows, targets in the plain form and weights; what is wrong with them is said with their place."""
         if chunk.X.shape[1] != self.n_features_in_:
             raise ValueError(
