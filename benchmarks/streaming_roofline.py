@@ -108,7 +108,10 @@ def fourier(n) -> dict:
     X, y = rows_of(n)
     kernels = [RBF(8.0), RBF(12.0)]
     blockwise = MKLClassifier(
-        kernels, solver=Blockwise(n_features=FEATURES, sweeps=SWEEPS, block=BLOCK, holdout=0, random_state=0)
+        kernels,
+        solver=Blockwise(
+            n_features=FEATURES, sweeps=SWEEPS, block=BLOCK, validation_fraction=0, random_state=0
+        ),
     )
     triply = MKLClassifier(
         kernels,
@@ -157,7 +160,7 @@ def binning(n) -> dict:
     narrow = Laplacian(20.0, columns=np.arange(10)).random_features(D, 0, 0, 2**15).grids(0, GRIDS)
     ten = timed(lambda: narrow.bins(X), 0.1)
     model = MKLClassifier(
-        [Laplacian(20.0)], solver=Blockwise(grids=GRIDS, sweeps=SWEEPS, holdout=0, random_state=0)
+        [Laplacian(20.0)], solver=Blockwise(grids=GRIDS, sweeps=SWEEPS, validation_fraction=0, random_state=0)
     )
     warm_up(model, X, y, 3000)
     with Clock() as clock:
@@ -175,9 +178,13 @@ def binning(n) -> dict:
 def model_of(name):
     """Return a model with fixed bandwidths."""
     if name == "binning":
-        return MKLClassifier([Laplacian(20.0)], solver=Blockwise(grids=128, holdout=0, random_state=0))
+        return MKLClassifier(
+            [Laplacian(20.0)], solver=Blockwise(grids=128, validation_fraction=0, random_state=0)
+        )
     if name == "Fourier":
-        return MKLClassifier([RBF(10.0)], solver=Blockwise(n_features=2048, holdout=0, random_state=0))
+        return MKLClassifier(
+            [RBF(10.0)], solver=Blockwise(n_features=2048, validation_fraction=0, random_state=0)
+        )
     return MKLClassifier(
         [RBF(8.0), RBF(12.0)], solver=TriplyStochastic(n_features=512, epochs=3, random_state=0)
     )

@@ -51,7 +51,7 @@ def once(views, y, seed, Cs, features):
     B, V, b, v = train_test_split(A, a, test_size=0.2, stratify=a, random_state=seed)
     out = {}
     for name, p in (("learned", P), ("equal", 2.0)):
-        solver = Blockwise(p=p, n_features=features, holdout=0, random_state=seed)
+        solver = Blockwise(p=p, n_features=features, validation_fraction=0, random_state=seed)
         found = {}
         for C in Cs:
             found[C] = MKLClassifier(kernels, solver=solver, C=C).fit(B, b).score(V, v)

@@ -10,7 +10,7 @@ import numpy as np
 from manykernels import MKLRegressor
 from manykernels.combination import Combination
 from manykernels.families import HasFeatures, Products
-from manykernels.persistence import checkpoint as _checkpoint
+from manykernels.persistence.checkpoint import Checkpoint
 from manykernels.predictors import Primal
 from manykernels.problem import Result, Trace
 from manykernels.solvers import StreamingSolver
@@ -19,13 +19,15 @@ from manykernels.solvers import StreamingSolver
 class OrderedRidge(StreamingSolver):
     """Stochastic gradient steps on explicit features, so that another order of rows is another model.
 
-    `kill_at`, of the class, ends the process with SIGKILL after so many batches of this run.
+    `kill_at`, of the class, ends the process with SIGKILL after so many batches of this run. The objective is the
+    number of rows seen.
     """
 
     requires = (HasFeatures,)
     losses = ("squared",)
 
     kill_at: int | None = None
+    seen = 0
 
     def __init__(self, epochs=1, batch_size=100, step=0.01, validation_fraction=None, random_state=None):
         self.epochs = epochs
@@ -43,6 +45,9 @@ class OrderedRidge(StreamingSolver):
         return {"W": 1e-3 * noise, "rows": np.zeros(1)}
 
     def update(self, state, batch):
+        type(self).seen += 1
+        if self.kill_at is not None and type(self).seen > self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
         phi = batch.family.features(np.asarray(batch.X, dtype=float), batch.family.members())
         Z = np.column_stack([phi, np.ones(batch.n_rows)])
         error = (Z @ state["W"] - batch.Y) * batch.sample_weight[:, None]
@@ -55,43 +60,26 @@ class OrderedRidge(StreamingSolver):
         return Result(
             predictor=Primal(combination, state["W"][:-1], state["W"][-1]),
             combination=combination,
-            objective=np.nan,
+            objective=float(state["rows"][0]),
             gap=np.nan,
             gap_kind="none",
-            n_iter=int(state["rows"][0]),
+            n_iter=1,
             converged=True,
             trace=Trace(),
             dual_coef=None,
             intercept=state["W"][-1],
         )
 
-    def solve_stream(self, stream, *, resume=None, save=None, on_iteration=None):
-        state = dict(resume) if resume is not None else self.start(stream.first)
-        epoch, done = state.pop("position", np.zeros(2)).astype(int)
-        seen = 0
-        for number in range(epoch, self.epochs):
-            for i, batch in enumerate(stream.epoch(number)):
-                if number == epoch and i < done:
-                    continue
-                state = self.update(state, batch)
-                if save is not None:
-                    save({**state, "position": np.array([number, i + 1])})
-                seen += 1
-                if seen == self.kill_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-        return self.finish(state, stream.first)
-
 
 def fit_job(checkpoint, kill_at=None):
     """Fit with a checkpoint after every batch, and return the coefficients."""
-    _checkpoint.PAUSE = _checkpoint.SHARE = 0.0
-    OrderedRidge.kill_at = kill_at
+    OrderedRidge.kill_at, OrderedRidge.seen = kill_at, 0
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 3))
     y = X @ [1.0, -2.0, 0.5] + 3 + 0.1 * rng.normal(size=4000)
     solver = OrderedRidge(epochs=3, batch_size=50)
     return (
         MKLRegressor(Products(degree=1), solver=solver, random_state=0)
-        .fit(X, y, checkpoint=checkpoint)
+        .fit(X, y, checkpoint=Checkpoint(checkpoint, pause=0.0, share=0.0))
         .result_.predictor.W
     )

@@ -1,13 +1,10 @@
 """Norms, bounds and the gap."""
 
-import warnings
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sklearn.exceptions import ConvergenceWarning
 from tests.contracts.cases import BATCH_KERNELS, rows, targets
 
 from manykernels import MKLClassifier, MKLRegressor
@@ -20,8 +17,6 @@ from manykernels.certificates import (
     mean_loss,
     norm,
     penalties,
-    trivial_loss,
-    warn_if_trivial,
 )
 from manykernels.families import Gaussians, Products
 from manykernels.losses import LOSSES, get_loss
@@ -170,40 +165,3 @@ def test_certify_without_dual_coefficients_says_so():
     model.dual_coef_ = None
     with pytest.raises(ValueError, match="model has no dual_coef_"):
         certify(model, X, X[:, 0])
-
-
-# -- the trivial predictor -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", sorted(LOSSES))
-def test_no_constant_beats_the_trivial_loss(name):
-    rng = np.random.default_rng(0)
-    loss, s = get_loss(name), rng.integers(0, 4, size=60).astype(float)
-    codes = rng.choice(3, size=60, p=[0.6, 0.3, 0.1])
-    Y = np.eye(3)[codes] if loss.multiclass else 2.0 * np.eye(3)[codes] - 1.0
-    trivial = trivial_loss(loss, Y, s)
-    tried = [mean_loss(loss, Y, np.tile(b, (60, 1)), s) for b in rng.normal(size=(2000, 3))]
-    # Where the loss has kinks, a descent may stop a little short of the optimum.
-    assert trivial <= min(tried) * (1.01 if "hinge" in name else 1 + 1e-9)
-
-
-def test_the_trivial_squared_loss_is_half_the_variance():
-    y = np.random.default_rng(0).normal(size=(100, 1))
-    assert trivial_loss(get_loss("squared"), y, np.ones(100)) == pytest.approx(y.var() / 2)
-
-
-def test_the_trivial_logistic_loss_is_the_entropy():
-    Y = np.where(np.arange(100) < 20, 1.0, -1.0)[:, None]
-    entropy = -0.2 * np.log(0.2) - 0.8 * np.log(0.8)
-    assert trivial_loss(get_loss("logistic"), Y, np.ones(100)) == pytest.approx(entropy, rel=1e-8)
-
-
-def test_scores_no_better_than_a_constant_are_warned_of_with_the_figures():
-    y, s = np.random.default_rng(0).normal(size=(100, 1)), np.ones(100)
-    with pytest.warns(
-        ConvergenceWarning, match=r"squared loss on 100 rows is .*, no better than the .* constant"
-    ):
-        assert warn_if_trivial(get_loss("squared"), y, -y, s)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert not warn_if_trivial(get_loss("squared"), y, 0.9 * y, s)

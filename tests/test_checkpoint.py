@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
 
 from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.families import Products
 from manykernels.kernels import RBF, Linear
-from manykernels.persistence import checkpoint as _checkpoint
 from manykernels.persistence.checkpoint import Checkpoint, digest
 from manykernels.persistence.classes import CLASSES
 
@@ -46,11 +46,9 @@ class Crashing(OrderedRidge):
         return super().update(state, batch)
 
 
-@pytest.fixture(autouse=True)
-def every_state(monkeypatch):
-    """Write every state, however short the time since the last."""
-    monkeypatch.setattr(_checkpoint, "PAUSE", 0.0)
-    monkeypatch.setattr(_checkpoint, "SHARE", 0.0)
+def every_state(path):
+    """A checkpoint that writes every state, however short the time since the last."""
+    return Checkpoint(path, pause=0.0, share=0.0)
 
 
 def interrupted(path, after, *, data=(X, y), random_state=0, **options):
@@ -60,7 +58,7 @@ def interrupted(path, after, *, data=(X, y), random_state=0, **options):
     crashing = type("OrderedRidge", (Crashing,), {"after": after})
     model.set_params(solver=crashing(**({"epochs": 3, "batch_size": 50} | options)))
     with pytest.raises(Crash):
-        model.fit(*data, checkpoint=path)
+        model.fit(*data, checkpoint=every_state(path))
     assert path.exists() and not hasattr(model, "result_")
 
 
@@ -70,7 +68,7 @@ def test_a_fit_goes_on_to_the_same_model(after, tmp_path):
     straight = regressor().fit(X, y, checkpoint=tmp_path / "other")
     interrupted(path, after)
     resumed = regressor().fit(X, y, checkpoint=path)
-    assert resumed.n_iter_ == 1800
+    assert resumed.objective_ == 1800 and resumed.n_iter_ == 3
     assert_array_equal(resumed.result_.predictor.W, straight.result_.predictor.W)
     assert not list(tmp_path.iterdir()), "a checkpoint is removed at the end"
 
@@ -161,25 +159,38 @@ def test_the_folder_must_exist(tmp_path):
         regressor().fit(X, y, checkpoint=tmp_path / "no" / "fit.ckpt")
 
 
-def test_states_are_written_only_now_and_then(tmp_path, monkeypatch):
-    monkeypatch.setattr(_checkpoint, "PAUSE", 100.0)
-    written = []
-    monkeypatch.setattr(Checkpoint, "write", lambda self, state: written.append(1))
-    regressor().fit(X, y, checkpoint=tmp_path / "fit.ckpt")
-    assert len(written) == 1
+def test_states_are_written_only_now_and_then(tmp_path):
+    class Counting(Checkpoint):
+        written = 0
+
+        def write(self, state):
+            self.written += 1
+
+    saved = Counting(tmp_path / "fit.ckpt", pause=100.0)
+    regressor().fit(X, y, checkpoint=saved)
+    assert saved.written == 1
+
+
+def test_states_that_take_long_are_written_seldom(tmp_path):
+    saved = Checkpoint(tmp_path / "fit.ckpt", pause=0.0, share=1e9)
+    saved.resume({}, seed=0)
+    for k in range(3):
+        saved.save(lambda k=k: {"k": np.array([k])})
+    assert Checkpoint(tmp_path / "fit.ckpt").state["k"] == 0
 
 
 def test_ctrl_c_keeps_the_checkpoint(tmp_path):
-    class Patient(OrderedRidge):
-        def solve_stream(self, stream, *, save=None, **kwargs):
-            state = self.start(stream.first)
-            batches = iter(stream)
-            state = self.update(state, next(batches))
-            save(state)
-            return self.finish(state, stream.first)  # as after Ctrl-C, with rows left to read
+    def stop(step):
+        raise KeyboardInterrupt
 
-    MKLRegressor(Products(degree=1), solver=Patient()).fit(X, y, checkpoint=tmp_path / "fit.ckpt")
-    assert (tmp_path / "fit.ckpt").exists()
+    with pytest.warns(ConvergenceWarning, match="Interrupted in epoch 2, after 0 of its batches"):
+        model = regressor().fit(X, y, checkpoint=tmp_path / "fit.ckpt", on_iteration=stop)
+    assert model.result_.interrupted and (tmp_path / "fit.ckpt").exists()
+    straight = regressor().fit(X, y, checkpoint=tmp_path / "other")
+    assert_array_equal(
+        regressor().fit(X, y, checkpoint=tmp_path / "fit.ckpt").result_.predictor.W,
+        straight.result_.predictor.W,
+    )
 
 
 def test_digests_tell_values_apart():
@@ -214,7 +225,7 @@ def test_a_process_killed_between_batches_resumes_to_the_same_bits(tmp_path):
     straight = fit_job(tmp_path / "straight.ckpt")
     path = tmp_path / "fit.ckpt"
     assert ended(fit_in_a_process(path, kill_at=130)) == -signal.SIGKILL
-    assert_array_equal(Checkpoint(path).state["position"], [1, 50])
+    assert_array_equal(Checkpoint(path).state["stream_position"], [1, 50])
     assert_array_equal(fit_job(path), straight)
     assert not list(tmp_path.iterdir())
 

@@ -364,8 +364,10 @@ def test_probabilities_need_a_probabilistic_loss(three):
 
 
 UNCALIBRATED = {
-    "no probabilities with holdout=0.*fit with holdout='auto'": lambda m: m.set_params(solver__holdout=0).fit,
-    "fewer than 20 unseen rows.*or with a larger holdout": lambda m: m.fit,
+    "no probabilities with validation_fraction=0.*fit with validation_fraction='auto'": (
+        lambda m: m.set_params(solver__validation_fraction=0).fit
+    ),
+    "fewer than 20 unseen rows.*or with a larger validation_fraction": lambda m: m.fit,
     "fewer than 20 unseen rows.*fit on more rows\\.$": lambda m: m.partial_fit,
     "Before fit": lambda m: lambda X, y: m,
 }

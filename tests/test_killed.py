@@ -11,11 +11,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from manykernels.estimators import streamed as _streamed
-from manykernels.persistence import checkpoint as _checkpoint
-from manykernels.solvers import stream_run, triply_stochastic
-from manykernels.solvers.blockwise import fit as blockwise_fit
-
 from . import killed_jobs
 
 ROOT = Path(__file__).parents[1]
@@ -46,17 +41,6 @@ def folder(tmp_path):
         columns = {f"x{j}": killed_jobs.X[part, j] for j in range(3)} | {"late": killed_jobs.y[part]}
         parquet.write_table(table(columns), where / f"{k}.parquet", row_group_size=200)
     return where
-
-
-@pytest.fixture(autouse=True)
-def settings(monkeypatch):
-    """Put back afterwards what a job changes in this process."""
-    for module, name in ((_checkpoint, "PAUSE"), (_checkpoint, "SHARE")):
-        monkeypatch.setattr(module, name, 0.0)
-    for module in (blockwise_fit, stream_run):
-        monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
-    monkeypatch.setattr(_streamed, "Checkpoint", _streamed.Checkpoint)
-    monkeypatch.setattr(triply_stochastic, "CHUNK", triply_stochastic.CHUNK)
 
 
 # Blockwise: 17 units, 3 sweeps, and two fits, as a fifth of so few rows is held out first: 102 states.

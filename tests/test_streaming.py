@@ -8,7 +8,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -16,12 +15,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Products
 from manykernels.kernels import Linear
+from manykernels.problem import Problem
 from manykernels.solvers import LpNorm
 from manykernels.streaming import open_source, predict_batches
 from manykernels.streaming import sources as _sources
-from manykernels.streaming import stream as _stream
 from manykernels.streaming.sources import uniform
-from manykernels.streaming.stream import HeldOut, Sample, rebatched, shuffled
+from manykernels.streaming.stream import HeldOut, MemoryStream, RowReport, rebatched, shuffled
+from manykernels.streaming.survey import Sample
 
 from .streaming_ridge import OrderedRidge
 
@@ -424,29 +424,41 @@ def test_held_out_rows_do_not_depend_on_when_they_are_asked_for(tmp_path):
     assert one_pass(path, "y")[1].held_out is None
 
 
-def test_at_most_so_many_rows_are_held_out(monkeypatch):
-    monkeypatch.setattr(_stream, "HELD_OUT_ROWS", 50)
+def test_at_most_so_many_rows_are_held_out():
     source = open_source(X).bind()
-    assert HeldOut(0.5, N, 0).count(source) < 90  # 50 ± 5.6 deviations
-    chosen = HeldOut(0.5, None, 0).chosen(next(source.chunks()))
-    assert chosen.sum() == 50
+    assert HeldOut(0.5, N, 0, most=50).count(source) < 90  # 50 ± 5.6 deviations
+    assert HeldOut(0.5, None, 0, most=50).chosen(next(source.chunks()).keys).sum() == 50
+
+
+def test_memory_and_files_hold_out_the_same_rows(tmp_path):
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(TABLE.select(["a", "y", "b", "c"]), path)  # one row group: keys are the rows' numbers
+    _, stream, _ = one_pass(path, "y", validation_fraction=0.2)
+    family = stream.first.family
+    problem = Problem(X, y[:, None], family, stream.first.scale, stream.first.loss)
+    assert_array_equal(MemoryStream(problem, 100, seed=0, share=0.2).held_out.X, stream.held_out.X)
+    other = stream.holding_out(0.5)
+    assert_array_equal(MemoryStream(problem, 100, seed=0, share=0.5).held_out.X, other.held_out.X)
+    assert other.n_rows == N - other.held_out.n_rows == sum(batch.n_rows for batch in other.epoch(0))
 
 
 def test_an_iterator_is_enough_for_one_pass():
     batches = ((X[i : i + 100], y[i : i + 100]) for i in range(0, N, 100))
     model = regressor().fit(batches)
-    assert model.n_iter_ == N
+    assert model.objective_ == N
     batches = ((X[i : i + 100], labels[i : i + 100]) for i in range(0, N, 100))
     model = classifier(epochs=1).fit(batches, classes=np.unique(labels))
-    assert list(model.classes_) == ["no", "perhaps", "yes"] and model.n_iter_ == N
+    assert list(model.classes_) == ["no", "perhaps", "yes"] and model.objective_ == N
 
 
-def test_progress_tells_rows_a_second(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(_stream, "REPORT_SECONDS", 0.0)
+def test_progress_tells_rows_a_second(tmp_path, capsys):
     regressor(batch_size=300).set_params(verbose=1).fit(write(tmp_path, "parquet"), "y")
-    said = capsys.readouterr().err
-    assert "pass 1: 300 of 1,000 rows, " in said and " rows/s, 0 s left" in said
-    assert "pass 1: 1,000 rows in " in said
+    assert "pass 1: 1,000 rows in " in capsys.readouterr().err
+    said = []
+    report = RowReport(said.append, "pass 1", N, seconds=0.0)
+    report.add(300)
+    report.add(700)
+    assert said[0].startswith("pass 1: 300 of 1,000 rows, ") and said[1].endswith(" rows/s, 0 s left")
 
 
 # -- what is refused -----------------------------------------------------------------------------------
@@ -667,7 +679,7 @@ def test_an_iterator_is_not_enough_for_several_passes_or_unknown_labels():
 
     class Again(OrderedRidge):
         def solve_stream(self, stream, **kwargs):
-            list(stream)
+            list(stream.epoch(0))
             return super().solve_stream(stream, **kwargs)
 
     model = MKLRegressor(Products(degree=1), solver=Again())
@@ -721,7 +733,7 @@ def test_predictions_go_to_a_file(ending, tmp_path):
     # A matrix product of another number of rows may be summed in another order.
     assert_allclose(
         read(tmp_path / f"out.{ending}")["prediction"],
-        model.predict(pd.DataFrame(X, columns=PLAIN)),
+        model.predict(TABLE.select(PLAIN)),
         rtol=1e-12,
     )
     assert not list(tmp_path.glob(".*"))

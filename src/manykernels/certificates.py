@@ -10,12 +10,9 @@ P is an upper and D a lower bound of the optimum, for any w, b and any A at whic
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
-from sklearn.exceptions import ConvergenceWarning
 
 from .combination import Combination
 from .families.base import Enumerable, can
@@ -28,9 +25,6 @@ __all__ = [
     "certificate",
     "certify",
     "penalties",
-    "trivial_loss",
-    "warn_if_trivial",
-    "warn_no_better",
 ]
 
 
@@ -71,62 +65,6 @@ def conjugate_exponent(nu: float) -> float:
 def mean_loss(loss: Loss, Y, F, sample_weight) -> float:
     """Return (1/n) Σ_t s_t ℓ(y_t, f_t)."""
     return float(sample_weight @ loss.value(Y, F)) / len(Y)
-
-
-def trivial_loss(loss: Loss, Y, sample_weight) -> float:
-    """Return the mean loss of the best constant predictor, which any fit should beat.
-
-    Exact for the squared loss (the mean) and, to 1e-8 or so, for smooth ones; for others the best of 0, the mean and
-    the heaviest class, improved by a descent. O(n c) and a small problem in c variables.
-    """
-    if not np.any(sample_weight):
-        return 0.0
-    mean = np.average(Y, axis=0, weights=sample_weight)
-    if loss.name == "squared":
-        return mean_loss(loss, Y, np.broadcast_to(mean, Y.shape), sample_weight)
-    rows, codes = np.unique(Y, axis=0, return_inverse=True)
-    mass = np.bincount(codes.ravel(), weights=sample_weight, minlength=len(rows))
-
-    def value(b):
-        return float(mass @ loss.value(rows, np.broadcast_to(b, rows.shape))) / mass.sum()
-
-    def gradient(b):
-        return mass @ loss.gradient(rows, np.broadcast_to(b, rows.shape)) / mass.sum()
-
-    starts = [np.zeros(rows.shape[1]), mean, rows[mass.argmax()]]
-    best = min(starts, key=value)
-    found = minimize(value, best, jac=gradient, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-9})
-    return min(value(best), float(found.fun)) * mass.sum() / len(Y)
-
-
-def warn_if_trivial(loss: Loss, Y, F, sample_weight) -> bool:
-    """Warn, with the figures, when scores F do no better than the best constant; whether they do not."""
-    return warn_no_better(
-        f"The mean {loss.name} loss on {len(Y):,} rows is",
-        mean_loss(loss, Y, F, sample_weight),
-        trivial_loss(loss, Y, sample_weight),
-        "the fit has learned nothing, or has diverged: try other kernels, another C, or smaller steps",
-    )
-
-
-def warn_no_better(subject: str, reached: float, constant: float, remedy: str) -> bool:
-    """Warn when a loss is not below a constant predictor's, unless that has none; whether there was a warning.
-
-    Parameters
-    ----------
-    subject, remedy : str
-        What comes before and after the figures.
-    reached, constant : float
-        The loss of the fit, and of the constant.
-    """
-    if reached < constant or (constant <= 0 and np.isfinite(reached)):
-        return False
-    warnings.warn(
-        f"{subject} {reached:.4g}, no better than the {constant:.4g} of the best constant; {remedy}.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
-    return True
 
 
 def mean_conjugate(loss: Loss, Y, A, C: float, sample_weight) -> float:

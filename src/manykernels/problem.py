@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ._util.text import brief
 from .families.base import Family, Members
-from .features import generator_of
 
 if TYPE_CHECKING:
     from .combination import Combination
     from .losses import Loss
     from .predictors import Predictor
 
-#: Stands for a kernel's number where the order of rows is drawn.
-ROW_ORDER = 2**31 - 1
-#: Most rows of a stream's first sample, if that takes a copy.
-FIRST = 8192
 GapKind = Literal["exact", "estimate", "lower_bound", "features", "none"]
 
 
@@ -177,90 +171,6 @@ def _rows(values, part):
     """Return some rows; for numbers of rows `take` is twice as fast as an index."""
     numbers = isinstance(part, np.ndarray) and part.dtype.kind in "iu"
     return values.take(part, axis=0) if numbers and isinstance(values, np.ndarray) else values[part]
-
-
-class Stream(Protocol):
-    """A source of batches of rows that can be read again, once per epoch.
-
-    A stream whose order changes from epoch to epoch has, besides, a method ``epoch(number)`` that returns the batches
-    of that epoch, so that a resumed run sees the rows in the same order.
-
-    Attributes
-    ----------
-    first : Problem
-        A sample of rows, with everything that defines the objective.
-    n_rows : int or None
-        Rows of an epoch, where known.
-    held_out : Problem or None
-        Rows that are in no epoch; a stream that has none may do without.
-    """
-
-    @property
-    def first(self) -> Problem: ...
-    @property
-    def n_rows(self) -> int | None: ...
-
-    def __iter__(self) -> Iterator[Problem]: ...
-
-
-@dataclass(frozen=True, eq=False)
-class MemoryStream:
-    """The rows of a problem as a stream.
-
-    Attributes
-    ----------
-    problem : Problem
-        All rows.
-    size : int
-        Rows of a batch.
-    seed : int or None
-        What the rows' order is drawn from, anew for every epoch; None leaves them in order.
-    out : array of int or None
-        Numbers of the rows that are held out, and in no batch.
-    """
-
-    problem: Problem
-    size: int
-    seed: int | None = None
-    out: np.ndarray | None = None
-
-    @cached_property
-    def _taken(self) -> np.ndarray | None:
-        """Numbers of the rows in batches; None: all."""
-        return None if self.out is None else np.delete(np.arange(self.problem.n_rows), self.out)
-
-    @cached_property
-    def first(self) -> Problem:
-        """All rows that are in batches, or a sample if some are not: to leave those out takes a copy."""
-        taken = self._taken
-        if taken is None:
-            return self.problem
-        return self.problem.rows(taken[np.unique(np.linspace(0, len(taken) - 1, FIRST).astype(int))])
-
-    @cached_property
-    def held_out(self) -> Problem | None:
-        """The rows that are in no batch."""
-        return None if self.out is None else self.problem.rows(self.out)
-
-    @property
-    def n_rows(self) -> int:
-        """Return the number of rows in batches."""
-        return self.problem.n_rows if self._taken is None else len(self._taken)
-
-    def __iter__(self) -> Iterator[Problem]:
-        return self.epoch(0)
-
-    def epoch(self, number: int) -> Iterator[Problem]:
-        """Yield the batches of an epoch; only one batch is copied at a time."""
-        order = self._taken
-        if self.seed is not None:
-            drawn = generator_of(self.seed, ROW_ORDER, number).permutation(self.n_rows)
-            order = drawn if order is None else order[drawn]
-        if order is None:
-            yield from self.problem.batches(self.size)
-            return
-        for first in range(0, self.n_rows, self.size):
-            yield self.problem.rows(order[first : first + self.size])
 
 
 @dataclass(frozen=True)

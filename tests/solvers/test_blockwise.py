@@ -12,16 +12,20 @@ from sklearn.metrics import log_loss
 
 import manykernels
 from manykernels import MKLClassifier, MKLRegressor
-from manykernels.families import Laplacians
+from manykernels.families import Gaussians, Laplacians
 from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.losses import get_loss
+from manykernels.persistence.checkpoint import Checkpoint
 from manykernels.problem import Problem, Scale
 from manykernels.registry import make_family
-from manykernels.solvers import Blockwise, LpNorm, blockwise
-from manykernels.solvers.blockwise import dense_visits, row_fields, row_store
-from manykernels.solvers.blockwise import fit as blockwise_fit
-from manykernels.solvers.blockwise import online as blockwise_online
-from manykernels.solvers.calibration import fit_calibration
+from manykernels.solvers import Blockwise, LpNorm
+from manykernels.solvers.blockwise import online
+from manykernels.solvers.blockwise.plan import passes
+from manykernels.solvers.blockwise.rows import RowStore, Sizes
+from manykernels.solvers.blockwise.run import SweepRun
+from manykernels.solvers.calibration import fit_calibration, probabilities
+from manykernels.solvers.stream_run import run_to_end
+from manykernels.streaming.stream import MemoryStream
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 4))
@@ -32,7 +36,7 @@ S = RNG.random(300) + 0.1
 def plain(**params):
     """A solver without a hold-out, so that the objective is about all rows."""
     return Blockwise(
-        **{"holdout": 0.0, "random_state": 0, "bins": 256, "grids": 8, "n_features": 64, **params}
+        **{"validation_fraction": 0.0, "random_state": 0, "bins": 256, "grids": 8, "n_features": 64, **params}
     )
 
 
@@ -111,19 +115,11 @@ def test_the_rows_stay_as_they_are():
     rows = X.astype(
         np.float32
     )  # a linear kernel's features are the rows themselves, and held out rows weigh nothing
-    MKLRegressor([Linear(), RBF(2.0)], solver=plain(holdout=0.2)).fit(rows, X[:, 0] * X[:, 1])
+    MKLRegressor([Linear(), RBF(2.0)], solver=plain(validation_fraction=0.2)).fit(rows, X[:, 0] * X[:, 1])
     assert_array_equal(rows, X.astype(np.float32))
 
 
 # -- threads, files, resuming --------------------------------------------------------------------------
-
-
-class Stream:
-    def __init__(self, kernels, size=70):
-        self.first, self.n_rows, self.size, self.kernels = problem(kernels), len(X), size, kernels
-
-    def __iter__(self):
-        return iter([problem(self.kernels, slice(a, a + self.size)) for a in range(0, len(X), self.size)])
 
 
 KERNELS = [Laplacian(3.0), RBF(2.0), Linear()]
@@ -133,90 +129,102 @@ def coefficients(result):
     return result.predictor.W
 
 
-@pytest.fixture
-def small_tiles(monkeypatch):
-    monkeypatch.setattr(row_fields, "TILE", 64)
-    monkeypatch.setattr(row_store, "LANE_ROWS", 100)
-    monkeypatch.setattr(dense_visits, "STRIP", 24)
+#: Few rows of everything that is taken at once.
+SMALL = Sizes(chunk=64, lane=100, tile=24)
 
 
-def test_files_and_memory_give_the_same_bits(small_tiles):
-    in_memory = plain().solve(problem(KERNELS))
-    in_files = plain().solve_stream(Stream(KERNELS))
+def stream_of(kernels, share=0.0):
+    return MemoryStream(problem(kernels), 70, share=share)
+
+
+def swept(kernels=KERNELS, *, solver=None, share=0.0, sizes=SMALL, scratch=False, **options):
+    """Fit in the loop, with sizes of its own, and rows in memory or in files."""
+    run = SweepRun(solver or plain(), stream_of(kernels, share), scratch=scratch, sizes=sizes)
+    return run_to_end(run, **options)
+
+
+def all_states(kernels=KERNELS, **options):
+    """Fit with files, and return the result and every state."""
+    states = []
+    return swept(kernels, scratch=True, save=lambda state: states.append(state()), **options), states
+
+
+def test_files_and_memory_give_the_same_bits():
+    in_memory, in_files = swept(), swept(scratch=True)
     assert_array_equal(coefficients(in_memory), coefficients(in_files))
     assert in_memory.objective == in_files.objective
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_the_number_of_threads_does_not_matter(threads, monkeypatch, small_tiles):
-    reference = plain().solve(problem(KERNELS))
+def test_the_number_of_threads_does_not_matter(threads, monkeypatch):
+    reference = swept()
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    assert_array_equal(coefficients(reference), coefficients(plain().solve(problem(KERNELS))))
+    assert_array_equal(coefficients(reference), coefficients(swept()))
 
 
 @pytest.mark.parametrize("room", [0, 8 * 24 * 4 * 64 + 1])
-def test_features_that_are_made_again_are_those_that_were_kept(room, monkeypatch, small_tiles):
-    reference = plain().solve(problem(KERNELS))
-    monkeypatch.setattr(dense_visits, "KEPT", room)  # nothing, or one strip of 64 features in each lane
-    assert_array_equal(coefficients(reference), coefficients(plain().solve(problem(KERNELS))))
+def test_features_that_are_made_again_are_those_that_were_kept(room):
+    few = replace(SMALL, kept=room)  # nothing, or one tile of 64 features in each lane
+    assert_array_equal(coefficients(swept()), coefficients(swept(sizes=few)))
 
 
-def test_strips_and_tiles_change_no_more_than_rounding(monkeypatch):
-    whole = coefficients(plain().solve(problem(KERNELS[1:])))
-    monkeypatch.setattr(row_fields, "TILE", 64)
-    monkeypatch.setattr(dense_visits, "STRIP", 24)
-    parts = coefficients(plain().solve(problem(KERNELS[1:])))
+def test_tiles_and_chunks_change_no_more_than_rounding():
+    whole = coefficients(swept(KERNELS[1:], sizes=Sizes()))
+    parts = coefficients(swept(KERNELS[1:], sizes=Sizes(chunk=64, tile=24)))
     # Sums in single precision over 24 rows instead of all: 1e-7 of the coefficients' size, times the condition.
     assert_allclose(parts, whole, rtol=0, atol=1e-4 * np.abs(whole).max())
 
 
-@pytest.mark.parametrize("holdout", [0.0, 0.2])
-def test_a_resumed_fit_ends_in_the_same_bits(holdout, monkeypatch, small_tiles):
-    monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
-    states = []
-    solver = plain(holdout=holdout)
-    whole = solver.solve_stream(Stream(KERNELS), save=states.append)
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_a_resumed_fit_ends_in_the_same_bits(share):
+    whole, states = all_states(share=share)
     assert len(states) > 20
     for state in (states[0], states[len(states) // 3], states[2 * len(states) // 3], states[-1]):
         assert all(isinstance(v, np.ndarray) for v in state.values())
-        again = solver.solve_stream(Stream(KERNELS), resume=state)
+        again = swept(share=share, scratch=True, resume=state)
         assert_array_equal(coefficients(whole), coefficients(again))
         assert whole.objective == again.objective
+        assert whole.trace.objective == again.trace.objective and whole.n_iter == again.n_iter == 3
 
 
-def test_tiles_of_different_types_come_back_from_files(small_tiles):
-    store = row_store.RowStore([], keep_rows=True)
+def test_few_rows_are_gone_over_twice_and_resumed_in_either_phase():
+    solver = plain(validation_fraction="auto")
+    whole, states = all_states(solver=solver)
+    assert [state["position"][2] for state in states[1:]] == sorted(
+        state["position"][2] for state in states[1:]
+    )
+    for state in (states[0], states[5], states[len(states) // 2], states[-1]):
+        again = swept(solver=solver, scratch=True, resume=state)
+        assert_array_equal(coefficients(whole), coefficients(again))
+    alone = swept()
+    assert_array_equal(coefficients(whole), coefficients(alone))  # all rows count in the end
+    assert whole.n_iter == alone.n_iter and whole.objective == alone.objective
+
+
+def test_chunks_of_different_types_come_back_from_files():
+    store = RowStore([], keep_rows=True, sizes=SMALL)
     for part, dtype in ((slice(0, 64), np.float32), (slice(64, 200), np.float64)):
         store.append(X[part].astype(dtype), Y[part], S[part])
     store.close_input()
-    for a, b in store.tiles:
+    for a, b in store.chunks:
         assert_allclose(store.rows((a, b)), X[a:b], rtol=1e-6)
     store.close()
 
 
-def test_bandwidths_are_saved_as_soon_as_they_are_known(monkeypatch, moons):
-    states = []
-    solver, rows, labels = small(holdout=0.0), *moons
+def moons_problem(rows, labels, kernels="laplacian"):
+    y, s = np.where(labels == "left", -1.0, 1.0)[:, None], np.ones(len(rows))
+    family = (Laplacians(ard=True) if kernels == "laplacian" else Gaussians(ard=True)).adapt(rows, s)
+    family = family.resolve(rows.shape[1])
+    return Problem(rows, y, family, Scale.fit(family, rows, "trace"), get_loss("squared"), 1.0, s)
 
-    class Moons:
-        def __init__(self):
-            y = np.where(labels == "left", -1.0, 1.0)[:, None]
-            family, s = Laplacians(ard=True), np.ones(len(rows))
-            family = family.adapt(rows, s).resolve(rows.shape[1])
-            self.first = Problem(
-                rows, y, family, Scale.fit(family, rows, "trace"), get_loss("squared"), 1.0, s
-            )
-            self.n_rows = len(rows)
 
-        def __iter__(self):
-            return iter([self.first])
-
-    whole = solver.solve_stream(Moons(), save=states.append)
-    assert len(states) == 1 and "W" not in states[0], (
-        "the fit itself took less than the time between two saves"
-    )
-    monkeypatch.setattr(blockwise, "prepare", None)  # not to be called again
-    again = solver.solve_stream(Moons(), resume=states[0])
+def test_bandwidths_are_saved_as_soon_as_they_are_known(moons):
+    states, solver = [], small(validation_fraction=0.0)
+    stream = MemoryStream(moons_problem(*moons), 1000)
+    whole = solver.solve_stream(stream, save=lambda state: states.append(state()))
+    assert "W" not in states[0]
+    again = solver.solve_stream(stream, resume=states[0])
+    assert again.trace.extra["bandwidths"][0] == "known", "they are not learned again"
     assert_array_equal(coefficients(whole), coefficients(again))
 
 
@@ -235,46 +243,39 @@ def test_the_most_probable_class_is_the_predicted_one(n_classes):
     assert_array_equal(model.predict(test), model.classes_[model.predict_proba(test).argmax(axis=1)])
 
 
-def test_residuals_are_found_again_by_the_number_of_their_row(small_tiles):
+def test_rows_residuals_and_bins_are_in_the_same_order():
     grids = Laplacian(3.0).random_features(4, 0, 0, 256).grids(0, 8)
-    store = row_store.RowStore([grids], keep_rows=True)
+    store = RowStore([grids], keep_rows=True, sizes=SMALL)
     for a in range(0, 300, 70):
         store.append(X[a : a + 70], Y[a : a + 70], S[a : a + 70])
     store.close_input()
-    rows = np.array([0, 5, 63, 64, 140, 299])
-    assert_array_equal(store.residuals_of(rows), Y[rows].astype(np.float32))
     assert [b - a for a, b in store.lanes] == [100, 100, 100]
-    for piece in store.tiles:  # rows, residuals and bins are in the same order
-        kept = store.rows(piece)
+    for chunk in store.chunks:
+        kept = store.rows(chunk)
         place = np.argmax((X[:, None] == kept[None, :3]).all(axis=2), axis=0)
-        assert_array_equal(store.residuals(piece)[:3], Y[place].astype(np.float32))
-        assert_array_equal(store.slots[0][2, grids.bins(kept)[2]], store.bins(piece, 2))
+        assert_array_equal(store.residuals(chunk)[:3], Y[place].astype(np.float32))
+        assert_array_equal(store.slots[0][2, grids.bins(kept)[2]], store.bins(chunk, 2))
     store.close()
 
 
-def test_bins_of_the_last_sweep_are_forgotten_without_harm(monkeypatch):
+def test_bins_of_the_last_sweep_are_forgotten_without_harm():
     kept = plain(bins=2**12, certify=True).solve(problem([Laplacian(3.0)]))  # the certificate needs them
     assert_array_equal(coefficients(kept), coefficients(plain(bins=2**12).solve(problem([Laplacian(3.0)]))))
 
 
-def test_a_resumed_fit_keeps_its_bandwidths(monkeypatch, small_tiles):
-    monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
-    states = []
-    solver = plain(random_state=None)
-    family = Laplacians(bounds=(0.1, 10.0), ard=True)
-    whole = solver.solve_stream(Stream(family), save=states.append)
-    again = solver.solve_stream(Stream(family), resume=states[5])
+def test_a_resumed_fit_keeps_its_bandwidths():
+    family, solver = Laplacians(bounds=(0.1, 10.0), ard=True), plain(random_state=None)
+    whole, states = all_states(family, solver=solver)
+    again = swept(family, solver=solver, scratch=True, resume=states[5])
     assert_array_equal(coefficients(whole), coefficients(again))
     assert whole.combination.members == again.combination.members and whole.C == again.C
 
 
-def test_a_checkpoint_of_other_rows_is_refused(monkeypatch):
-    monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
-    states = []
-    plain().solve_stream(Stream(KERNELS), save=states.append)
-    states[0]["residuals"] = states[0]["residuals"][:-1]
+def test_a_checkpoint_of_other_rows_is_refused():
+    state = all_states()[1][5]
+    state["residuals"] = state["residuals"][:-1]
     with pytest.raises(ValueError, match="checkpoint is about 299 rows, but the source holds 300"):
-        plain().solve_stream(Stream(KERNELS), resume=states[0])
+        swept(resume=state)
 
 
 def test_an_interrupt_keeps_the_model_so_far():
@@ -286,8 +287,7 @@ def test_an_interrupt_keeps_the_model_so_far():
     assert model.score(X, Y) > 0.5
 
 
-def test_an_interrupt_keeps_the_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
+def test_an_interrupt_keeps_the_checkpoint(tmp_path):
     path = tmp_path / "fit.ckpt"
     whole = MKLRegressor(kernels=KERNELS, solver=plain()).fit(X, Y, checkpoint=path)
     assert not path.exists() and not whole.result_.interrupted
@@ -297,7 +297,7 @@ def test_an_interrupt_keeps_the_checkpoint(tmp_path, monkeypatch):
 
     model = MKLRegressor(kernels=KERNELS, solver=plain())
     with pytest.warns(ConvergenceWarning, match="Interrupted in sweep"):
-        model.fit(X, Y, checkpoint=path, on_iteration=stop)
+        model.fit(X, Y, checkpoint=Checkpoint(path, pause=0.0, share=0.0), on_iteration=stop)
     assert path.exists() and model.result_.interrupted
     model.fit(X, Y, checkpoint=path)
     assert_array_equal(coefficients(model.result_), coefficients(whole.result_))
@@ -328,7 +328,7 @@ def test_bandwidths_are_learned_and_probabilities_calibrated(kernels, moons):
 
 
 def test_c_stays_as_given_when_it_is_not_tuned(moons):
-    solver = Blockwise(random_state=0, grids=16, tune_C=False, holdout=0.0)
+    solver = Blockwise(random_state=0, grids=16, tune_C=False, validation_fraction=0.0)
     model = MKLClassifier(kernels="laplacian", solver=solver, C=3.0).fit(moons[0][:500], moons[1][:500])
     assert model.C_ == 3.0
     assert not hasattr(model, "predict_proba")
@@ -394,10 +394,10 @@ def test_a_stream_goes_on_from_a_file_and_meets_new_bins(tmp_path):
 def test_grids_and_sweeps_by_themselves(kernels, n_rows, expected):
     family = make_family(kernels, X, S).resolve(4)
     problem = Problem(X, Y, family, Scale.fit(family, X, None, S), get_loss("squared"), 1.0, S)
-    assert Blockwise()._passes(problem, n_rows) == expected
-    assert Blockwise(grids=7, sweeps=5)._passes(problem, n_rows) == (7, 5)
+    assert passes(Blockwise(), problem, n_rows) == expected
+    assert passes(Blockwise(grids=7, sweeps=5), problem, n_rows) == (7, 5)
     many = replace(problem, Y=np.zeros((len(X), 100)))
-    assert Blockwise()._passes(many, n_rows) == (256, 3)
+    assert passes(Blockwise(), many, n_rows) == (256, 3)
 
 
 def test_one_sweep_is_not_for_rows_in_the_order_of_time():
@@ -414,17 +414,14 @@ def test_one_sweep_is_not_for_rows_in_the_order_of_time():
         s,
     )
     shuffled = replace(problem, X=rows[rng.permutation(4000)])
-    assert Blockwise()._passes(problem, 10**6) == (384, 2)
-    assert Blockwise()._passes(shuffled, 10**6) == (384, 1)
+    assert passes(Blockwise(), problem, 10**6) == (384, 2)
+    assert passes(Blockwise(), shuffled, 10**6) == (384, 1)
 
 
-def test_a_checkpoint_of_another_layout_is_refused(monkeypatch):
-    monkeypatch.setattr(blockwise_fit, "SAVE_EVERY", 0.0)
-    states = []
-    plain().solve_stream(Stream(KERNELS), save=states.append)
-    old = {k: v for k, v in states[0].items() if k != "layout"}
+def test_a_checkpoint_of_another_layout_is_refused():
+    old = {k: v for k, v in all_states()[1][5].items() if k != "layout"}
     with pytest.raises(ValueError, match="another version of manykernels"):
-        plain().solve_stream(Stream(KERNELS), resume=old)
+        swept(resume=old)
 
 
 def test_a_stream_may_begin_with_one_row():
@@ -435,7 +432,7 @@ def test_a_stream_may_begin_with_one_row():
 
 
 def test_the_preparation_reports_its_phases(capsys, moons):
-    solver = Blockwise(random_state=0, grids=16, holdout=0.0)
+    solver = Blockwise(random_state=0, grids=16, validation_fraction=0.0)
     model = MKLClassifier(kernels="laplacian", solver=solver, verbose=1).fit(moons[0][:500], moons[1][:500])
     lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith("[manykernels] ") for line in lines)
@@ -446,13 +443,10 @@ def test_the_preparation_reports_its_phases(capsys, moons):
     assert capsys.readouterr().err == ""
 
 
-def test_probabilities_of_a_stream_are_calibrated_now_and_then(monkeypatch, moons):
-    calls = []
-    whole = blockwise_online.fit_calibration
-    monkeypatch.setattr(blockwise_online, "fit_calibration", lambda *a: calls.append(1) or whole(*a))
+def test_probabilities_of_a_stream_are_calibrated_now_and_then(moons):
     model = MKLClassifier(kernels=[Laplacian(200.0)], solver=Blockwise(random_state=0, grids=16))
-    in_batches(model, moons[0], moons[1], 100)
-    assert 5 < len(calls) < 20  # of 30 batches; every 20 % more rows
+    times = states_of(model, moons[0], moons[1], 100, "calibrated")
+    assert 5 < len(times) < 20  # of 30 batches; every 20 % more rows
     assert log_loss(moons[1], model.predict_proba(moons[0])) < 0.3
 
 
@@ -487,6 +481,16 @@ def in_batches(model, rows, y, size, **kw):
     return model
 
 
+def states_of(model, rows, y, size, *names):
+    """Return the values that arrays of the state take in turn while batches come in."""
+    seen = []
+    for a in range(0, len(rows), size):
+        model.partial_fit(rows[a : a + size], y[a : a + size])
+        if all(name in model.state_ for name in names):
+            seen.append(tuple(int(model.state_[name][0]) for name in names))
+    return list(dict.fromkeys(seen))
+
+
 def test_the_filter_is_the_definition():
     from manykernels.solvers.blockwise._grids import filter_rows
 
@@ -507,14 +511,16 @@ def test_the_filter_is_the_definition():
 
 
 @pytest.mark.parametrize("kernels", ["laplacian", "gaussian"])
-def test_one_pass_learns(kernels, moons, monkeypatch):
-    monkeypatch.setattr(blockwise_online, "STAGES", (600, 1000))
-    rows, labels = moons
-    model = MKLClassifier(kernels=kernels, solver=small())
-    in_batches(model, rows[:1500], labels[:1500], 250, classes=["left", "right"])
-    assert model.score(rows[2500:], labels[2500:]) > 0.93
-    assert log_loss(labels[2500:], model.predict_proba(rows[2500:])) < 0.25
-    assert len(model.state_["rows"]) == 0  # what was gathered is gone
+def test_one_pass_learns(kernels, moons):
+    solver, whole = small(), moons_problem(*moons, kernels)
+    state = online.start(solver, whole.rows(slice(0, 250)))
+    for a in range(0, 1500, 250):
+        state = online.update(solver, state, whole.rows(slice(a, a + 250)), stages=(600, 1000))
+    result, test = online.finish(solver, state, whole), whole.rows(slice(2500, None))
+    F = result.predictor.scores(test.X)
+    assert np.mean(np.sign(F) == test.Y) > 0.93
+    assert log_loss(test.Y[:, 0], probabilities(F, result.calibration)) < 0.25
+    assert len(state["rows"]) == 0  # what was gathered is gone
 
 
 def waves(n, seed=0):
@@ -548,26 +554,17 @@ def test_one_pass_over_few_rows_has_learned_its_bandwidths():
     assert np.min(model.combination_.members[0][4:]) > 2 * np.max(model.combination_.members[0][:3])
 
 
-def test_rows_in_no_order_are_gone_over_as_they_double(monkeypatch):
-    seen, restart = [], blockwise_online._restart
-    monkeypatch.setattr(
-        blockwise_online,
-        "_restart",
-        lambda *a, learn: seen.append((a[2].n_rows, learn)) or restart(*a, learn=learn),
-    )
+def test_rows_in_no_order_are_gone_over_as_they_double():
     rows, y = waves(900)
-    in_batches(MKLRegressor(kernels="laplacian", solver=small()), rows, y, 1)
-    assert seen == [(200, True), (400, False), (800, False)]
+    model = MKLRegressor(kernels="laplacian", solver=small())
+    assert states_of(model, rows, y, 1, "restarted", "learned") == [(200, 200), (400, 200), (800, 200)]
 
 
-def test_small_batches_do_not_solve_everything_again(monkeypatch):
-    calls, solve = [], blockwise_online._solve
-    monkeypatch.setattr(blockwise_online, "_solve", lambda *a: calls.append(1) or solve(*a))
+def test_small_batches_do_not_solve_everything_again():
     rows, y = waves(900)
     model = in_batches(MKLRegressor(kernels=[RBF(2.0)], solver=plain()), rows[:600], y[:600], 600)
-    calls.clear()
-    in_batches(model, rows[600:], y[600:], 2)
-    assert 20 <= len(calls) <= 60  # of 150 batches; a hundredth of the rows is six to nine
+    times = states_of(model, rows[600:], y[600:], 2, "solved")
+    assert 20 <= len(times) <= 60  # of 150 batches; a hundredth of the rows is six to nine
 
 
 def test_dense_features_in_one_pass_are_ridge_regression_on_all_rows():
@@ -622,10 +619,13 @@ def test_a_bad_batch_is_refused_and_the_model_stays_usable(fitted, moons):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"grids": 0}, "grids of .* must be a whole number of at least 1"),
-        ({"bins": 100}, "bins of .* must be a power of two"),
-        ({"p": 0.5}, "p of .* from 1 to 2"),
-        ({"holdout": 0.9}, "holdout of .* 'auto' or a share"),
+        ({"grids": 0}, "grids of Blockwise is 0; use a whole number of at least 1 or 'auto'"),
+        ({"bins": 100}, "bins of Blockwise is 100; use a power of two"),
+        ({"p": 0.5}, r"p of Blockwise is 0.5; use a number in \[1, 2\]"),
+        (
+            {"validation_fraction": 0.9},
+            r"validation_fraction of Blockwise is 0.9; use a number in \[0, 0.5\] or 'auto'",
+        ),
     ],
 )
 def test_bad_parameters_are_refused_in_one_sentence(params, message):

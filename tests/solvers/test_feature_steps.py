@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from manykernels._util.arrays import product_width
 from manykernels.losses import LOSSES, get_loss
-from manykernels.solvers.triply_stochastic._features import follow, largest, move, slopes, weigh
+from manykernels.solvers.triply_stochastic._steps import follow, largest, move, slopes, weigh
 from manykernels.solvers.triply_stochastic.state import FeatureState, Layout, closed_form
 from manykernels.solvers.triply_stochastic.steps import largest_eigenvalue
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from manykernels.solvers.blockwise.grid_tours import Tours
+from manykernels.solvers.blockwise._grids import Tours
 
 N, GRIDS, BINS, LANES = 500, 5, 12, 4
 EDGES = np.array([0, 100, 260, 400, N])

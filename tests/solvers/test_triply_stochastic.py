@@ -11,20 +11,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.families import Finite
-from manykernels.kernels import RBF, Linear
+from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.losses import get_loss
-from manykernels.problem import MemoryStream, Problem, Scale
-from manykernels.solvers import (
-    LpNorm,
-    StreamingSolver,
-    TriplyStochastic,
-    Uniform,
-    stream_run,
-)
-from manykernels.solvers.triply_stochastic import ahead as features_ahead
+from manykernels.problem import Problem, Scale
+from manykernels.solvers import LpNorm, StreamingSolver, TriplyStochastic, Uniform
 from manykernels.solvers.triply_stochastic.state import FeatureState
 from manykernels.solvers.triply_stochastic.steps import Steps
 from manykernels.solvers.verdict import best_constant
+from manykernels.streaming.stream import MemoryStream, Stream
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -250,26 +244,24 @@ def test_few_rows_are_taken_in_small_steps():
     assert model.score(X[:200], y[:200]) > 0.6
 
 
+def stepped(solver, problem, size=N, epochs=1, n_rows=None, **options):
+    """Return the state after some epochs of steps with options of their own."""
+    state = solver.start(problem)
+    if n_rows is not None:
+        state = solver.expect(state, n_rows)
+    for _ in range(epochs):
+        for batch in problem.batches(size):
+            after = FeatureState.from_arrays(state)
+            Steps(solver, after, batch, **options).run()
+            state = after.to_arrays()
+    return state
+
+
 @pytest.mark.parametrize("per_step", [1, 2, "all"])
-@pytest.mark.parametrize("known", [True, False])
-def test_steps_taken_together_are_those_taken_one_by_one(per_step, known, monkeypatch):
-    problem, solver, found = make("softmax", BANDWIDTHS), small(kernels_per_step=per_step, batch_size=20), []
-    for together in (True, False):
-        if not together:
-            monkeypatch.setattr(Steps, "_together", lambda *_: 1)
-            monkeypatch.setattr(
-                Steps,
-                "_take_together",
-                lambda self, ahead, rows, sums, draws, *more: self._take_one(
-                    ahead, rows, sums[0], draws[0], *more
-                ),
-            )
-        state = solver.start(problem)
-        if known:
-            state = solver.expect(state, N)
-        for batch in problem.batches(130):
-            state = solver.update(state, batch)
-        found.append(state)
+@pytest.mark.parametrize("n_rows", [N, None])
+def test_steps_taken_together_are_those_taken_one_by_one(per_step, n_rows):
+    problem, solver = make("softmax", BANDWIDTHS), small(kernels_per_step=per_step, batch_size=20)
+    found = [stepped(solver, problem, 130, n_rows=n_rows, together=together) for together in (True, False)]
     for name, value in found[0].items():
         assert_array_equal(value, found[1][name], err_msg=name)
 
@@ -306,11 +298,10 @@ def test_the_state_resumes_to_the_bit(tmp_path):
 
 
 @pytest.mark.parametrize("stop", [1, 4, 7, 11])
-def test_a_stream_resumes_to_the_bit(stop, monkeypatch):
-    monkeypatch.setattr(stream_run, "SAVE_EVERY", -1.0)
-    stream, saved = MemoryStream(make("softmax", BANDWIDTHS), 60, seed=4), []
-    whole = small().solve_stream(stream, save=saved.append)
-    assert len(saved) == 3 * 5 + 1
+def test_a_stream_resumes_to_the_bit(stop):
+    stream, saved = MemoryStream(make("softmax", BANDWIDTHS), 60, seed=4, shuffle=True), []
+    whole = small().solve_stream(stream, save=lambda state: saved.append(state()))
+    assert len(saved) == 3 * (5 + 1)  # after every batch and every epoch
     again = small().solve_stream(stream, resume=saved[stop])
     assert_array_equal(again.predictor.scores(X), whole.predictor.scores(X))
     assert_array_equal(again.trace.objective, whole.trace.objective)
@@ -329,31 +320,29 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     "params", [{}, {"batch_size": 150}, {"faithful": True, "step": 1.0, "batch_size": 40}], ids=str
 )
 def test_features_made_ahead_are_those_of_the_step(params, monkeypatch):
-    problem, found = make("softmax", BANDWIDTHS), []
-    for rows, ahead, threads in ((1024, 4, "1"), (50, 4, "1"), (50, 4, "2"), (16, 1, "2")):
+    problem, solver, found = make("softmax", BANDWIDTHS), small(**params), []
+    for rows, tiles, threads in ((1024, 4, "1"), (50, 4, "1"), (50, 4, "2"), (16, 1, "2")):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        monkeypatch.setattr(features_ahead, "ROWS", rows)
-        monkeypatch.setattr(features_ahead, "AHEAD", ahead)
-        found.append(small(**params).solve(problem).predictor.scores(X))
+        state = stepped(solver, problem, epochs=3, n_rows=N, tile_rows=rows, tiles=tiles)
+        found.append(solver.finish(state, problem).predictor.scores(X))
     assert_array_equal(found[1], found[2])  # threads change nothing
     for other in found[1:]:  # tiles change the rounding of sums in single precision
         assert_allclose(other, found[0], rtol=0, atol=1e-4 * np.abs(found[0]).max())
 
 
-def test_batches_copied_ahead_are_those_of_the_stream(monkeypatch):
-    problem = make("squared")
+@pytest.mark.parametrize("size", [64, N])
+def test_batches_copied_ahead_are_those_copied_when_asked_for(size, monkeypatch):
+    found = []
     for threads in "12":
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        for size in (64, N):
-            here = list(MemoryStream(problem, size, seed=1).epoch(3))
-            ahead = list(features_ahead.BatchesAhead(problem, size, seed=1).epoch(3))
-            for a, b in zip(here, ahead, strict=True):
-                assert_array_equal(a.X, b.X)
-                assert_array_equal(a.Y, b.Y)
+        found.append(list(MemoryStream(make("squared"), size, seed=1, shuffle=True).epoch(3)))
+    for here, ahead in zip(*found, strict=True):
+        assert_array_equal(here.X, ahead.X)
+        assert_array_equal(here.Y, ahead.Y)
 
 
 def test_every_epoch_has_another_order_and_every_row():
-    stream = MemoryStream(make("squared"), 64, seed=1)
+    stream = MemoryStream(make("squared"), 64, seed=1, shuffle=True)
     first, second, again = (np.concatenate([b.X for b in stream.epoch(k)]) for k in (0, 1, 0))
     assert_array_equal(first, again)
     assert not np.array_equal(first, second)
@@ -403,10 +392,10 @@ def test_ctrl_c_keeps_what_was_learned():
 def test_a_stream_of_unknown_length_ends_with_the_same_objective():
     problem = make("logistic")
 
-    class Unknown:
+    class Unknown(Stream):
         first, n_rows = problem, None
 
-        def __iter__(self):
+        def epoch(self, number):
             return problem.batches(64)
 
     best = LpNorm(p=4 / 3, tol=1e-6).solve(problem)
@@ -456,21 +445,24 @@ def test_a_kernel_that_vanishes_is_left_out():
 @pytest.mark.parametrize(
     "options, match",
     [
-        ({"p": 1.0}, r"p of TriplyStochastic is 1.0; it must lie in \(1, 2\)"),
-        ({"p": 2}, r"For p = 2 pass learn_weights=False"),
-        ({"p": "auto"}, r"it must lie in"),
+        ({"p": 1.0}, r"p of TriplyStochastic is 1.0; use a number in \(1, 2\)"),
+        ({"p": 2}, "or learn_weights=False for p = 2"),
+        ({"p": "auto"}, r"p of TriplyStochastic is 'auto'; use a number in"),
         ({"n_features": 0}, "n_features of"),
-        ({"n_features": 1}, "n_features of .* at least 2"),
-        ({"block": 33, "n_features": 99}, "block of .* must be an even number"),
+        ({"n_features": 1}, "n_features of .* is 1; use a whole number of at least 2"),
+        ({"block": 33, "n_features": 99}, "block of .* is 33; use an even number"),
         ({"batch_size": 1.5}, "batch_size of"),
         ({"epochs": 0}, "epochs of"),
         ({"kernels_per_step": 0}, "kernels_per_step of"),
         ({"kernels_per_step": "every"}, "or 'all'"),
-        ({"step": 2.5}, r"step of TriplyStochastic is 2.5; it must lie in \(0, 2\)"),
-        ({"step": 0}, r"it must lie in \(0, 2\)"),
-        ({"step": None}, "it must be a number"),
-        ({"step": 0.5, "faithful": True}, r"must lie in \(1, 2\) or be a positive integer"),
-        ({"step": 2.5, "faithful": True}, "positive integer"),
+        ({"step": 2.5}, r"step of TriplyStochastic is 2.5; use a number in \(0, 2\)"),
+        ({"step": 0}, "step of TriplyStochastic is 0; use a positive finite number"),
+        ({"step": None}, "step of TriplyStochastic is None; use a positive finite number"),
+        (
+            {"step": 0.5, "faithful": True},
+            r"faithful=True use a number in \(1, 2\) or a positive whole number",
+        ),
+        ({"step": 2.5, "faithful": True}, "positive whole number"),
     ],
 )
 def test_parameters_are_checked(options, match):
@@ -505,12 +497,9 @@ def test_kernels_without_random_features_are_refused():
         MKLClassifier([RBF(), lambda A, B: A @ B.T], solver=small()).fit(X, LABELS)
 
 
-def test_sparse_features_are_refused(monkeypatch):
-    from manykernels.features import Fourier
-
-    monkeypatch.setattr(Fourier, "sparse", True)
+def test_sparse_features_are_refused():
     with pytest.raises(ValueError, match="has sparse random features, which TriplyStochastic does not take"):
-        small().start(make("logistic", BANDWIDTHS))
+        small().start(make("logistic", Finite([RBF(1.0), Laplacian(1.0)]).resolve(12)))
 
 
 def test_a_bad_batch_leaves_the_model_as_it_was():
@@ -551,18 +540,18 @@ def test_a_bad_batch_of_a_stream_is_named(spoil):
 def test_streams_that_end_too_early_are_refused():
     problem = make("logistic")
 
-    class Once:
+    class Once(Stream):
         first, n_rows = problem, N
 
         def __init__(self, batches):
             self.batches = batches
 
-        def __iter__(self):
+        def epoch(self, number):
             return self.batches
 
     with pytest.raises(ValueError, match="The stream is empty"):
         small().solve_stream(Once(iter([])))
-    with pytest.raises(ValueError, match="nothing in epoch 2; with epochs=3 it must be iterable again"):
+    with pytest.raises(ValueError, match="nothing in epoch 2; with epochs=3 it must be readable again"):
         small().solve_stream(Once(problem.batches(100)))
     with pytest.raises(ValueError, match="resume is not a checkpoint of a stream"):
         small().solve_stream(MemoryStream(problem, 100), resume=small().start(problem))
@@ -573,7 +562,8 @@ def test_a_result_that_is_no_better_than_a_constant_warns_with_the_figure():
     problem = replace(make("softmax", BANDWIDTHS), Y=np.eye(3)[noise])
     solver = small(step=1e-9)
     with pytest.warns(
-        ConvergenceWarning, match=r"mean loss of 1\.09\d, no better than the 1\.0\d+ of the best constant"
+        ConvergenceWarning,
+        match=r"loss of 1\.09\d on 300 training rows, no better than the 1\.0\d+ of the best constant",
     ):
         solver.solve(problem)
     with warnings.catch_warnings():

@@ -45,14 +45,14 @@ def _why_not_calibrated(estimator) -> str:
     streamed = hasattr(
         estimator, "state_"
     )  # batches are judged before they are learned from: none is held out
-    if not streamed and estimator.solver_.holdout == 0:
+    if not streamed and estimator.solver_.validation_fraction == 0:
         return (
-            f"There are no probabilities with holdout=0, as {solver} calibrates them on rows held out; fit with "
-            "holdout='auto' or a share such as 0.1."
+            f"There are no probabilities with validation_fraction=0, as {solver} calibrates them on rows held out; "
+            "fit with validation_fraction='auto' or a share such as 0.1."
         )
     return (
         f"There are no probabilities, as {solver} had fewer than {LEAST} unseen rows to calibrate them on; fit on more "
-        "rows" + ("." if streamed else ", or with a larger holdout.")
+        "rows" + ("." if streamed else ", or with a larger validation_fraction.")
     )
 
 

@@ -25,13 +25,11 @@ from ..solvers import Solver, Step
 from ..solvers.base import generator
 from ..streaming import is_source, open_source
 from ..streaming.sources import Arrays, Batches, Chunk, Source
-from ..streaming.stream import (
+from ..streaming.stream import HeldOut, Rows, SourceStream, Stream
+from ..streaming.survey import (
     SAMPLE_BYTES,
     SAMPLE_ROWS,
-    HeldOut,
-    Piece,
     Sample,
-    Stream,
     Survey,
     checked_weights,
     in_order,
@@ -117,7 +115,7 @@ def fit_source(
     if model._pairwise:
         raise ValueError("kernels='precomputed' needs all rows at once; pass a stack of matrices as X.")
     source.numeric_targets = model._regresses
-    saved = None if checkpoint is None else Checkpoint(checkpoint)
+    saved = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
     seed = _seed(model, saved)
     stream = Opening(model, source, classes, seed).stream()
     known = "rows of unknown number" if stream.n_rows is None else f"{stream.n_rows:,} rows"
@@ -125,8 +123,8 @@ def fit_source(
     kernels = "a continuum of kernels" if np.isinf(size) else f"{size:,} kernels"
     model._say(f"{known}, {kernels}, {brief(model.solver_, 200)}")
     resume = None if saved is None else saved.resume(_identity(model, stream), seed)
-    if resume is not None:
-        model._say(f"going on from {checkpoint}")
+    if saved is not None and resume is not None:
+        model._say(f"going on from {saved.path}")
     result = model.solver_.solve_stream(
         stream,
         resume=resume,
@@ -134,8 +132,7 @@ def fit_source(
         on_iteration=model._progress(on_iteration),
     )
     model._store(result)
-    # After Ctrl-C the next fit goes on from it: while rows were read, or in sweeps that read none.
-    if saved is not None and stream.complete and not result.interrupted:
+    if saved is not None and not result.interrupted:  # after Ctrl-C the next fit goes on from it
         saved.remove()
 
 
@@ -188,16 +185,16 @@ class Opening:
         """Return the stream."""
         found, sample = self._look()
         held = HeldOut(self.solver.held_out_share(found.n_rows), found.n_rows, self.seed)
-        out = held.start().chosen(sample)
+        out = held.start().chosen(sample.keys)
         sample = sample if out is None or out.all() else sample.take(~out)
         problem = self._first_problem(sample, found)
         context = _without_rows(problem)
 
-        def encode(piece: Piece) -> Problem:
-            X, t, s = piece
+        def encode(rows: Rows) -> Problem:
+            X, t, s = rows
             return replace(context, X=X, Y=self.model._encode(t), sample_weight=s)
 
-        return Stream(
+        return SourceStream(
             self.source,
             self._check_chunk,
             encode,
@@ -262,7 +259,7 @@ class Opening:
         self.model.classes_ = self.announced  # type: ignore[attr-defined]
         self._targets(chunk)
 
-    def _check_chunk(self, chunk: Chunk) -> Piece:
+    def _check_chunk(self, chunk: Chunk) -> Rows:
         """Return rows, targets in the plain form and weights; what is wrong with them is said with their place."""
         width = self.model.n_features_in_
         if chunk.X.shape[1] != width:

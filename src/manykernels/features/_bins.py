@@ -243,8 +243,8 @@ def look_up(bins, slots):
 
 
 @njit(cache=True, nogil=True)
-def lay_down(order, first, Y, s, residuals, weights, places):
-    """Write targets and weights of some rows in their order, and where each row has come to lie.
+def lay_down(order, first, Y, s, residuals, weights):
+    """Write targets and weights of some rows in their order.
 
     Parameters
     ----------
@@ -253,14 +253,13 @@ def lay_down(order, first, Y, s, residuals, weights, places):
     first : int
     Y, s : (n, c) and (n,) arrays
     residuals : (n, at least c) array, changed
-    weights, places : (n,) arrays, changed
+    weights : (n,) array, changed
     """
     for i in range(len(order)):
         t = order[i]
         for k in range(Y.shape[1]):
             residuals[first + i, k] = Y[t, k]
         weights[first + i] = s[t]
-        places[t] = first + i
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,9 +24,9 @@ from .tree import Encoder, require
 
 FORMAT = "manykernels-checkpoint"
 VERSION = 1
-#: A state is written when this many seconds have gone by since the last one, and
-PAUSE = 1.0
-#: this many times the seconds that the last one took to write.
+#: A state is made and written when this many seconds have gone by since the last one, and
+PAUSE = 5.0
+#: this many times the seconds that the last one took.
 SHARE = 20.0
 
 
@@ -36,9 +36,14 @@ class Checkpoint:
     Parameters
     ----------
     path : path of the file; an existing one is opened, and one that cannot be written to refused
+    pause : float
+        Least number of seconds between two states.
+    share : float
+        The same as a multiple of the seconds that the last state took to be made and written.
     """
 
-    def __init__(self, path):
+    def __init__(self, path, *, pause: float = PAUSE, share: float = SHARE):
+        self.pause, self.share = pause, share
         self.path = os.path.realpath(path)
         folder, name = os.path.split(self.path)
         if not os.path.isdir(folder):
@@ -88,14 +93,14 @@ class Checkpoint:
                 )
         return self.state
 
-    def save(self, state: Mapping[str, np.ndarray]) -> None:
-        """Write the state, unless the last one was written a moment ago."""
+    def save(self, make: Callable[[], Mapping[str, np.ndarray]]) -> None:
+        """Make a state and write it, unless the last one was written a moment ago."""
         started = time.monotonic()
         if started < self._next:
             return
-        self.write(state)
+        self.write(make())
         ended = time.monotonic()
-        self._next = ended + max(PAUSE, SHARE * (ended - started))
+        self._next = ended + max(self.pause, self.share * (ended - started))
 
     def write(self, state: Mapping[str, np.ndarray]) -> None:
         """Write the state."""

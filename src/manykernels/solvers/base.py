@@ -5,28 +5,26 @@ from __future__ import annotations
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 
 from .._util.checks import Rule, check_parameters, number, whole
 from .._util.text import brief
-from .._util.threads import one_blas_thread
 from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
 from ..losses import Loss, get_loss
 from ..predictors import Predictor
-from ..problem import MemoryStream, Problem, Result, Stream, Trace
+from ..problem import Problem, Result, Trace
+from ..streaming.stream import MemoryStream, Stream
 from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
 from .loop import ROUNDING, Descent, relative_gap, warn_early, warn_interrupted
-from .stream_run import StreamRun
+from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
 
 
@@ -158,22 +156,23 @@ class StreamingSolver(Solver):
     The state is a dict of arrays: it is also the checkpoint. A batch is a
     :class:`~manykernels.problem.Problem` that shares everything but the rows with the first. Subclasses implement
     ``start``, ``update`` and ``finish``; ``update`` must leave the state it was given as it is, so that a batch that
-    is refused, or Ctrl-C, loses nothing. The other methods are hooks of the loop over a stream.
+    is refused, or Ctrl-C, loses nothing. The other methods are hooks of the loop over a stream
+    (:mod:`manykernels.solvers.stream_run`).
     """
 
     batch_size: int = 1024
     epochs: int = 1
 
     @abstractmethod
-    def start(self, problem: Problem) -> dict[str, np.ndarray]:
+    def start(self, problem: Problem) -> State:
         """Return the state before any row, given the first batch."""
 
     @abstractmethod
-    def update(self, state: dict[str, np.ndarray], batch: Problem) -> dict[str, np.ndarray]:
+    def update(self, state: State, batch: Problem) -> State:
         """Return the state after a batch."""
 
     @abstractmethod
-    def finish(self, state: dict[str, np.ndarray], problem: Problem) -> Result:
+    def finish(self, state: State, problem: Problem) -> Result:
         """Turn the state into a result; the state can go on afterwards."""
 
     @property
@@ -185,78 +184,63 @@ class StreamingSolver(Solver):
         """Return the share of so many rows (None: nobody knows) that a stream keeps out of all epochs."""
         return float(getattr(self, "validation_fraction", None) or 0.0)
 
-    def validate(self, state: dict[str, np.ndarray], held_out: Problem) -> dict[str, np.ndarray]:
+    def validate(self, state: State, held_out: Problem) -> State:
         """Take notice of the rows held out, at the end of an epoch."""
         return state
 
-    def settled(self, state: dict[str, np.ndarray]) -> bool:
+    def settled(self, state: State) -> bool:
         """Whether more epochs would not help."""
         return False
 
-    def expect(self, state: dict[str, np.ndarray], n_rows: int) -> dict[str, np.ndarray]:
+    def expect(self, state: State, n_rows: int) -> State:
         """Take notice of how many rows an epoch has, where that is known from the start."""
         return state
 
-    def end_epoch(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def end_epoch(self, state: State) -> State:
         """Take notice of the end of an epoch."""
         return state
 
-    def progress(self, state: dict[str, np.ndarray], problem: Problem) -> Progress:
+    def progress(self, state: State, problem: Problem) -> Progress:
         """Return what is known at the end of an epoch without another look at the rows."""
         return Progress(np.nan, np.nan, 0)
 
     def memory_stream(self, problem: Problem) -> Stream:
         """Return the rows of a problem as a stream, here in their order."""
-        return MemoryStream(problem, self.batch_size)
+        return MemoryStream(problem, self.rows_at_once)
+
+    def run_over(self, stream: Stream) -> StreamRun:
+        """Return the fit over a stream that is to be run: here `epochs` times over its batches."""
+        return BatchRun(self, stream)
 
     def solve(self, problem, init=None, on_iteration=None):
         """Stream over the rows."""
+        self.check_params()
         return self.solve_stream(self.memory_stream(problem), on_iteration=on_iteration)
 
     def solve_stream(
         self,
         stream: Stream,
         *,
-        resume: dict[str, np.ndarray] | None = None,
-        save: Callable[[dict[str, np.ndarray]], Any] | None = None,
+        resume: State | None = None,
+        save: Save | None = None,
         on_iteration: OnIteration | None = None,
     ) -> Result:
-        """Run over the batches of a stream, `epochs` times.
+        """Run over a stream.
 
         Parameters
         ----------
         stream : Stream
-            Iterable as often as there are epochs.
         resume : dict of arrays, optional
             What `save` was given in an earlier run over the same stream; this run ends bit-identical to one that
             was never interrupted.
         save : callable, optional
-            Called with the checkpoint, a dict of arrays, between batches, at most once in `SAVE_EVERY` seconds, and at
-            the end.
+            Called after every batch, or other part of the work, with a function that returns the state, a dict of
+            arrays: it decides whether it is time to save one.
         on_iteration : callable, optional
             Called with a :class:`Step` after every epoch; a true return value stops.
         """
         self.check_params()
-        run = StreamRun(self, stream, save, Log(on_iteration, time.perf_counter()))
-        run.resume(resume) if resume is not None else run.start()
-        interrupted = False
-        try:
-            # BLAS's own threads look for work for a while after each product, on cores that ours need.
-            with one_blas_thread():
-                run.go()
-        except KeyboardInterrupt:
-            if run.epoch == run.done == 0:
-                raise
-            interrupted = True
-            warnings.warn(
-                f"Interrupted in epoch {run.epoch + 1}, after {run.done} of its batches; what was learned so far is "
-                "kept.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        run.keep()
-        result = self.finish(run.state, stream.first)
-        return replace(result, trace=run.log.trace(), n_iter=len(run.log), interrupted=interrupted)
+        return run_to_end(self.run_over(stream), resume=resume, save=save, on_iteration=on_iteration)
 
 
 class BatchSolver(Solver):

@@ -1,102 +1,170 @@
-"""The loop over a stream that streaming solvers share: epochs, batches, checkpoints."""
+"""The loop that streaming solvers share: Ctrl-C, states to save and to go on from, callbacks, the trace."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from ..problem import Problem, Stream
-from .log import Log, Step
+from .._util.threads import one_blas_thread
+from ..problem import Problem, Result
+from ..streaming.stream import Stream
+from .log import Log, OnIteration, Progress, Step
+from .loop import Interruptible
 
-#: Least number of seconds between two checkpoints of a stream.
-SAVE_EVERY = 5.0
-#: What the loop over a stream adds to a checkpoint: epochs and batches done, and the epochs' steps.
-POSITION, STEPS = "stream_position", "stream_steps"
+State = dict[str, np.ndarray]
+#: Is handed a function that returns the state, and decides whether to call it: to make a state may take a while.
+Save = Callable[[Callable[[], State]], Any]
+
+#: What the loop adds to a state: the epochs' steps; and a run over batches: epochs and batches done.
+STEPS, POSITION = "stream_steps", "stream_position"
 
 
-class StreamRun:
-    """One run over a stream: where it is, what it knows, and when it saved that last."""
+class StreamRun(ABC):
+    """One fit over a stream, which goes on part by part and can be saved after each.
 
-    def __init__(self, solver: Any, stream: Stream, save, log: Log):
-        self.solver, self.stream, self.save, self.log = solver, stream, save, log
-        self.state: dict[str, np.ndarray] = {}
+    Parameters
+    ----------
+    solver : StreamingSolver
+    stream : Stream
+    """
+
+    def __init__(self, solver: Any, stream: Stream):
+        self.solver, self.stream = solver, stream
+
+    @abstractmethod
+    def resume(self, state: State) -> None:
+        """Set out from what `state` returned, in place of the beginning."""
+
+    @abstractmethod
+    def work(self) -> Iterator[Progress | None]:
+        """Do the work, and yield after each part of it: what is known at the end of an epoch, else None."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return what the next parts need to know; called between two of them."""
+
+    @abstractmethod
+    def kept(self) -> str | None:
+        """Return what Ctrl-C leaves, as the end of the sentence "Interrupted ...", None where there is nothing yet."""
+
+    @abstractmethod
+    def result(self, *, interrupted: bool) -> Result:
+        """Return the model so far."""
+
+    def close(self) -> None:  # noqa: B027 - most have taken nothing
+        """Give back what the work has taken."""
+
+
+def run_to_end(
+    run: StreamRun,
+    *,
+    resume: State | None = None,
+    save: Save | None = None,
+    on_iteration: OnIteration | None = None,
+) -> Result:
+    """Work until the end, until the callback says stop, or until Ctrl-C; see `StreamingSolver.solve_stream`."""
+    log = Log(on_iteration, time.perf_counter())
+    if resume is not None:
+        run.resume(_restored(resume, log))
+
+    def state() -> State:
+        steps = [(s.objective, s.gap, s.seconds, s.n_kernels) for s in log.steps]
+        return {**run.state(), STEPS: np.array(steps, dtype=float).reshape(-1, 4)}
+
+    # BLAS's own threads look for work for a while after each product, on cores that ours need.
+    with closing(run), one_blas_thread():
+        with Interruptible(run.kept) as loop, closing(run.work()) as parts:  # type: ignore[type-var]
+            for known in parts:
+                if known is not None and log(_step(known, log)):
+                    break
+                if save is not None:
+                    save(state)
+        result = run.result(interrupted=loop.interrupted)
+    trace = log.trace(**result.trace.extra)
+    return replace(result, trace=trace, n_iter=len(log), interrupted=loop.interrupted)
+
+
+def _step(known: Progress, log: Log) -> Step:
+    seconds = time.perf_counter() - log.started
+    return Step(len(log) + 1, known.objective, known.gap, seconds, known.n_kernels)
+
+
+def _restored(saved: State, log: Log) -> State:
+    """Return the run's part of a state, and give the log its own; the clock goes on from there."""
+    state = dict(saved)
+    if STEPS not in state:
+        raise ValueError("resume is not a checkpoint of a stream; pass what save was given.")
+    for k, (objective, gap, seconds, kernels) in enumerate(state.pop(STEPS).tolist()):
+        log.steps.append(Step(k + 1, objective, gap, seconds, int(kernels)))
+    if log.steps:
+        log.started -= log.steps[-1].seconds
+    return state
+
+
+class BatchRun(StreamRun):
+    """`epochs` times over the batches of a stream, by the hooks of a :class:`StreamingSolver`."""
+
+    def __init__(self, solver: Any, stream: Stream):
+        super().__init__(solver, stream)
+        self.known: State | None = None
         self.epoch = self.done = 0
-        self.saved = time.perf_counter()
 
-    def start(self) -> None:
-        """Begin before the first row."""
-        self.state = self.solver.start(self.stream.first)
-        if self.stream.n_rows is not None:
-            self.state = self.solver.expect(self.state, self.stream.n_rows)
-
-    def resume(self, checkpoint: dict[str, np.ndarray]) -> None:
-        """Begin where a checkpoint was taken."""
-        state = dict(checkpoint)
-        if POSITION not in state or STEPS not in state:
-            raise ValueError("resume is not a checkpoint of a stream; pass what save() was given.")
+    def resume(self, state):
         self.epoch, self.done = (int(v) for v in state.pop(POSITION))
-        for k, (objective, gap, seconds, kernels) in enumerate(state.pop(STEPS).tolist()):
-            self.log.steps.append(Step(k + 1, objective, gap, seconds, int(kernels)))
-        if self.log.steps:
-            self.log.started -= self.log.steps[-1].seconds  # the clock goes on from there
-        self.state = state
+        self.known = state
 
-    def checkpoint(self) -> dict[str, np.ndarray]:
-        """Return the state and the position in the stream."""
-        steps = [(s.objective, s.gap, s.seconds, s.n_kernels) for s in self.log.steps]
-        return {
-            **self.state,
-            POSITION: np.array([self.epoch, self.done]),
-            STEPS: np.array(steps, dtype=float).reshape(-1, 4),
-        }
+    def state(self):
+        assert self.known is not None
+        return {**self.known, POSITION: np.array([self.epoch, self.done])}
 
-    def keep(self) -> None:
-        """Hand the checkpoint to whoever saves it."""
-        if self.save is not None:
-            self.save(self.checkpoint())
-            self.saved = time.perf_counter()
+    def kept(self):
+        if self.epoch == self.done == 0:
+            return None
+        return (
+            f"in epoch {self.epoch + 1}, after {self.done} of its batches; what was learned so far is kept."
+        )
 
-    def go(self) -> None:
-        """Take batch after batch until the epochs are over, more would not help, or the callback says stop."""
-        while self.epoch < self.solver.epochs and not self.solver.settled(self.state):
-            for batch in islice(epoch_of(self.stream, self.epoch), self.done, None):
+    def result(self, *, interrupted):
+        return self.solver.finish(self.known, self.stream.first)
+
+    def work(self):
+        solver, stream = self.solver, self.stream
+        if self.known is None:
+            self.known = solver.start(stream.first)
+            if stream.n_rows is not None:
+                self.known = solver.expect(self.known, stream.n_rows)
+        while self.epoch < solver.epochs and not solver.settled(self.known):
+            for batch in islice(stream.epoch(self.epoch), self.done, None):
                 # Together, so that Ctrl-C does not come between the state and the count.
-                self.state, self.done = self._update(batch), self.done + 1
-                if time.perf_counter() - self.saved > SAVE_EVERY:
-                    self.keep()
+                self.known, self.done = self._updated(batch), self.done + 1
+                yield None
             if self.done == 0:
                 raise ValueError(self._nothing())
-            self.state, self.epoch, self.done = self._ended(), self.epoch + 1, 0
-            known = self.solver.progress(self.state, self.stream.first)
-            seconds = time.perf_counter() - self.log.started
-            if self.log(Step(self.epoch, known.objective, known.gap, seconds, known.n_kernels)):
-                return
+            self.known, self.epoch, self.done = self._ended(), self.epoch + 1, 0
+            yield solver.progress(self.known, stream.first)
 
-    def _ended(self) -> dict[str, np.ndarray]:
+    def _updated(self, batch: Problem) -> State:
+        try:
+            return self.solver.update(self.known, batch)
+        except ValueError as error:
+            raise ValueError(f"Batch {self.done + 1} of epoch {self.epoch + 1}: {error}") from error
+
+    def _ended(self) -> State:
         """Return the state at the end of an epoch, which a solver that validates has compared with the best one."""
-        state, held_out = self.solver.end_epoch(self.state), getattr(self.stream, "held_out", None)
+        state, held_out = self.solver.end_epoch(self.known), self.stream.held_out
         return state if held_out is None else self.solver.validate(state, held_out)
 
     def _nothing(self) -> str:
         if self.epoch == 0:
             return "The stream is empty."
         return (
-            f"The stream gave nothing in epoch {self.epoch + 1}; with epochs={self.solver.epochs} it must be iterable "
-            "again, as a list is and a generator is not."
+            f"The stream gave nothing in epoch {self.epoch + 1}; with epochs={self.solver.epochs} it must be readable "
+            "again, as a list of batches is and a generator is not."
         )
-
-    def _update(self, batch: Problem) -> dict[str, np.ndarray]:
-        try:
-            return self.solver.update(self.state, batch)
-        except ValueError as error:
-            raise ValueError(f"Batch {self.done + 1} of epoch {self.epoch + 1}: {error}") from error
-
-
-def epoch_of(stream: Stream, number: int) -> Iterable[Problem]:
-    """Return the batches of an epoch; a stream that shuffles has a method for it."""
-    epoch = getattr(stream, "epoch", None)
-    return iter(stream) if epoch is None else epoch(number)

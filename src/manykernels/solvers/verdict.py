@@ -50,23 +50,23 @@ class Verdict:
         variance = squares / n - ((model - constant) / n) ** 2
         return cls(int(n), model / n, constant / n, math.sqrt(max(variance, 0.0) / n))
 
-    def warn(self, kind: str, remedy: str, *, least: float, slack: float = 0.0) -> None:
+    def warn(self, solver: str, kind: str, remedy: str, *, least: float = 0.0, slack: float = 0.0) -> None:
         """Warn unless the model is better than the constant by more than `slack`.
 
         Parameters
         ----------
-        kind, remedy : str
-            What these rows are, and what to do.
+        solver, kind, remedy : str
+            Who has fitted it, what these rows are, and what to do.
         least : float
             A constant with no larger loss has met only one target, and is no measure.
         slack : float
             What a model of pure noise may gain by chance.
         """
-        if self.loss < self.constant - slack or self.constant <= least:
+        if self.loss < self.constant - slack or (self.constant <= least and math.isfinite(self.loss)):
             return
         chance = f", give or take {slack:.2g}" if slack else ""
         warnings.warn(
-            f"TriplyStochastic has a mean loss of {self.loss:.4g} on {self.rows:,} {kind}, no better than the "
+            f"{solver} has a mean loss of {self.loss:.4g} on {self.rows:,} {kind}, no better than the "
             f"{self.constant:.4g} of the best constant{chance}; {remedy}.",
             ConvergenceWarning,
             stacklevel=3,

@@ -1,214 +1,246 @@
-"""From a source to what a streaming solver sees: a first sample, held-out rows, and passes of shuffled batches."""
+"""What a streaming solver is given: a first sample, rows held out, and passes of batches, from memory or from a source.
+
+A *batch* is what a stream hands over; a *chunk* is what a source reads together.
+"""
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from .._util.threads import n_threads
+from ..features import generator_of
 from ..problem import Problem
 from .sources import Chunk, Source, keys_of, uniform
+from .survey import in_order
 
-#: Most rows, and most bytes, of the first sample.
-SAMPLE_ROWS, SAMPLE_BYTES = 50_000, 2**28
-#: At least this many units are looked at for the sample.
-SAMPLE_UNITS = 16
+#: Stands for a kernel's number where the order of rows is drawn.
+ROW_ORDER = 2**31 - 1
+#: Most rows of the first sample of rows in memory.
+FIRST_ROWS = 8192
 #: Most rows that are held out.
 HELD_OUT_ROWS = 20_000
 #: Most rows, and most bytes, of the buffer in which rows are shuffled.
 BUFFER_ROWS, BUFFER_BYTES = 65_536, 2**26
-#: More labels than this are a mistake, and their table would grow with the rows.
-MOST_CLASSES = 10_000
 #: Seconds between two lines of progress.
 REPORT_SECONDS = 5.0
 
 #: Checked rows: X, targets in the plain form, weights.
-Piece = tuple[np.ndarray, np.ndarray, np.ndarray]
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-# -- what must be known before the first pass ----------------------------------------------------------
-
-
-@dataclass
-class Survey:
-    """What one look at all targets tells.
-
-    Attributes
-    ----------
-    n_rows : int or None
-    classes : array of labels with weight, or None
-    mass : array, the weight of each class
-    mean : array, the weighted mean of numeric targets, or None
-    """
-
-    n_rows: int | None = None
-    classes: np.ndarray | None = None
-    mass: np.ndarray | None = None
-    mean: np.ndarray | None = None
-
-
-def survey(source: Source, *, classify: bool, sample: Sample | None = None, check=None) -> Survey:
-    """Read the targets and the weights once, without the features where the source can.
+class HeldOut:
+    """Which rows are held out: those for which the hash of their key and the seed is small.
 
     Parameters
     ----------
-    source : Source
-    classify : bool
-        Whether the targets are labels to collect, or numbers to average.
-    sample : Sample, optional
-        Filled in passing, for sources that have to read everything anyway.
-    check : callable, optional
-        Called with every chunk.
+    share : float
+    n_rows : int or None
+        Of how many; if nobody knows, the first ones with a small hash are taken, up to `most`.
+    seed : int
+    most : int
+        Most rows that are held out, whatever the share.
     """
-    n, total, sums = 0, 0.0, 0.0
-    mass: dict[Any, float] = {}
-    for chunk in source.chunks(targets_only=sample is None):
-        n += len(chunk)
-        if check is not None:
-            check(chunk)
-        y, s = _checked_targets(chunk, classify)
-        total += float(s.sum())
-        if classify:
-            values, codes = np.unique(y, return_inverse=True)
-            weights = np.bincount(codes.ravel(), weights=s)
-            for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-                mass[value] = mass.get(value, 0.0) + weight
-            if len(mass) > MOST_CLASSES:
-                raise ValueError(
-                    f"y holds more than {MOST_CLASSES:,} different labels; is it the right column?"
-                )
-        else:
-            sums = sums + s @ (y[:, None] if y.ndim == 1 else y)
-        if sample is not None:
-            sample.offer(chunk)
-    if n == 0:
-        raise ValueError("The source is empty; it must hold at least one row.")
-    if total == 0:
-        raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
-    if not classify:
-        return Survey(n, mean=np.asarray(sums / total))
-    try:
-        classes = np.unique(np.array(list(mass)))
-    except TypeError:
-        raise ValueError("y mixes labels of several types; use text, or numbers.") from None
-    return Survey(n, classes, np.array([mass[c] for c in classes.tolist()]))
 
+    def __init__(self, share: float, n_rows: int | None, seed: int, most: int = HELD_OUT_ROWS):
+        self.share, self.seed = share, seed
+        self._limit = most if n_rows is None else None
+        if n_rows is not None and share > 0:
+            self.share = min(share, most / n_rows)
 
-def _checked_targets(chunk: Chunk, classify: bool):
-    if chunk.y is None:
-        raise ValueError(
-            f"{chunk.place} has no targets; pass y='column', or batches (X, y) with the targets in them."
-        )
-    y = chunk.y
-    if classify and y.ndim != 1:
-        raise ValueError("y must be one column of labels.")
-    if classify and y.dtype.kind == "f" and np.any((y % 1 != 0) & np.isfinite(y)):
-        raise ValueError("y holds fractions, which are no labels; use MKLRegressor.")
-    if not classify and y.dtype.kind not in "biuf":
-        raise ValueError(f"y holds text in {chunk.place}; regression needs numbers.")
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        row = chunk.first + int(np.argwhere(~np.isfinite(y))[0][0])
-        raise ValueError(
-            f"y holds a missing or infinite value in row {row:,} of {chunk.place}; remove that row."
-        )
-    return y if classify else y.astype(float), checked_weights(chunk)
+    def start(self) -> HeldOut:
+        """Return the same choice, for another pass."""
+        return copy.copy(self)
 
+    def chosen(self, keys: np.ndarray) -> np.ndarray | None:
+        """Return which rows of a pass, by their keys, are held out; None for none at all."""
+        if self.share == 0:
+            return None
+        out = uniform(keys, self.seed ^ 0x5EED) < self.share
+        if self._limit is not None:  # the length is unknown: the first so many
+            out &= np.cumsum(out) <= self._limit
+            self._limit -= int(out.sum())
+        return out
 
-def checked_weights(chunk: Chunk) -> np.ndarray:
-    """Return the sample weights of a chunk; ones if it has none."""
-    s = chunk.sample_weight
-    if s is None:
-        return np.ones(len(chunk))
-    if s.shape != (len(chunk),) or not (np.isfinite(s) & (s >= 0)).all():
-        raise ValueError(f"sample_weight must be finite and not negative, and is not in {chunk.place}.")
-    return s
-
-
-class Sample:
-    """The rows with the smallest hash: a uniform sample of a stream of any length, independent of its order."""
-
-    def __init__(self, size: int, seed: int):
-        self.size, self.seed = size, seed
-        self._parts: list[tuple[np.ndarray, Chunk]] = []
-        self._kept, self._below = 0, 2.0
-
-    def offer(self, chunk: Chunk) -> None:
-        """Look at some more rows."""
-        u = uniform(chunk.keys, self.seed)
-        chosen = np.flatnonzero(u < self._below)
-        if len(chosen):
-            self._parts.append((u[chosen], chunk.take(chosen)))
-            self._kept += len(chosen)
-        if self._kept > 2 * self.size:
-            self._cut()
-
-    def _cut(self):
-        u = np.concatenate([u for u, _ in self._parts])
-        if len(u) > self.size:
-            self._below = float(np.partition(u, self.size)[self.size])
-            kept = [(u, c, np.flatnonzero(u < self._below)) for u, c in self._parts]
-            self._parts = [(u[k], c.take(k)) for u, c, k in kept if len(k)]
-            self._kept = sum(len(u) for u, _ in self._parts)
-
-    def rows(self) -> Chunk:
-        """Return the sample, in the order of the source."""
-        self._cut()
-        return in_order([c for _, c in self._parts], "the first sample")
-
-
-def in_order(chunks: list[Chunk], where: str) -> Chunk:
-    """Return chunks as one, its rows in the order of the source."""
-    order = np.argsort(np.concatenate([c.keys for c in chunks]), kind="stable")
-
-    def together(name):
-        values = [getattr(c, name) for c in chunks]
-        return None if values[0] is None else np.concatenate(values)[order]
-
-    return Chunk(together("X"), together("y"), together("sample_weight"), together("keys"), where)
-
-
-def sample_units(source: Source, size: int, seed: int) -> np.ndarray:
-    """Return units, drawn at random, that together hold four times the rows of the sample or more."""
-    counts = source.unit_rows()
-    order = np.random.default_rng([seed, 1]).permutation(len(counts))
-    if None in counts:
-        return np.sort(order)
-    total = np.cumsum([counts[u] for u in order])
-    enough = int(np.searchsorted(total, 4 * size)) + 1
-    return np.sort(order[: max(enough, SAMPLE_UNITS)])
-
-
-# -- the stream ----------------------------------------------------------------------------------------
+    def count(self, source: Source) -> int:
+        """Return how many rows are held out of a source of known length."""
+        if self.share == 0 or source.n_rows is None:
+            return 0
+        total = 0
+        for unit, rows in enumerate(source.unit_rows()):
+            for first in range(0, rows or 0, 2**20):
+                out = self.chosen(keys_of(unit, first, min(2**20, (rows or 0) - first)))
+                total += int(np.count_nonzero(out))
+        return total
 
 
 class Stream:
-    """What a streaming solver is given: rows in batches, pass after pass.
-
-    Every iteration is one more pass over the training rows; ``epoch(number)`` is a certain one. Units are read in
-    random order, and rows pass through a buffer from which they leave at random; the order depends on the seed and
-    the number of the pass only. Memory is that of the buffer and a chunk, whatever the number of rows.
+    """Rows in batches, epoch after epoch, as a streaming solver is given them.
 
     Attributes
     ----------
     first : Problem
-        A sample of the training rows, up to 50,000, with the family, the scale, the loss and C.
+        A sample of the rows that take part, with the family, the scale, the loss and C.
     n_rows : int or None
-        Number of training rows, None if nobody knows.
-    held_out : Problem or None
-        Up to 20,000 rows that are in no pass, if the solver has a ``validation_fraction``.
-    batch_size : int
-    complete : bool
-        Whether every pass that was begun was read to its end.
+        Rows of an epoch; None if nobody knows.
+    share : float
+        Of the rows that are held out.
+    in_memory : bool
+        Whether the rows are in memory anyway.
+    """
+
+    first: Problem
+    n_rows: int | None
+    share: float = 0.0
+    in_memory: bool = False
+
+    @property
+    def held_out(self) -> Problem | None:
+        """The rows that are in no epoch, up to 20,000; None where no share is held out."""
+        return None
+
+    def epoch(self, number: int) -> Iterator[Problem]:
+        """Yield the batches of an epoch, counted from 0, whichever were read before: always the same ones."""
+        raise NotImplementedError
+
+    def holding_out(self, share: float) -> Stream:
+        """Return the same rows, this share of which is held out; `first` stays."""
+        raise NotImplementedError
+
+
+# -- rows in memory ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryStream(Stream):
+    """The rows of a problem as a stream.
+
+    Attributes
+    ----------
+    problem : Problem
+        All rows.
+    size : int
+        Rows of a batch.
+    seed : int
+        Of everything that is drawn.
+    shuffle : bool
+        Whether the rows come in another random order in every epoch; else in their own.
+    share : float
+    first_rows : int
+        Most rows of `first`.
+    draw_first : bool
+        Whether these are drawn at random; else they are evenly spaced.
+    """
+
+    problem: Problem
+    size: int
+    seed: int = 0
+    shuffle: bool = False
+    share: float = 0.0
+    first_rows: int = FIRST_ROWS
+    draw_first: bool = False
+    in_memory = True
+
+    @cached_property
+    def _out(self) -> np.ndarray | None:
+        """Which rows are held out; None for none. At least one takes part."""
+        n = self.problem.n_rows
+        keys = keys_of(0, 0, n)
+        out = HeldOut(self.share, n, self.seed).chosen(keys)
+        if out is not None and out.all():
+            out[np.argmax(uniform(keys, self.seed))] = False
+        return out if out is not None and out.any() else None
+
+    @cached_property
+    def _taken(self) -> np.ndarray | None:
+        """Numbers of the rows in batches; None: all."""
+        return None if self._out is None else np.flatnonzero(~self._out)
+
+    @cached_property
+    def first(self) -> Problem:  # type: ignore[override]
+        """All rows that are in batches, or a sample if some are not: to leave those out takes a copy."""
+        n, taken = self.n_rows, self._taken
+        if n <= self.first_rows:
+            return self.problem if taken is None else self.problem.rows(taken)
+        if self.draw_first:
+            rng = np.random.default_rng(self.seed)
+            rows = np.sort(rng.choice(n, self.first_rows, replace=False, shuffle=False))
+        else:
+            rows = np.linspace(0, n - 1, self.first_rows).astype(int)
+        return self.problem.rows(rows if taken is None else taken[rows])
+
+    @cached_property
+    def held_out(self) -> Problem | None:
+        """The rows that are in no batch."""
+        return None if self._out is None else self.problem.rows(np.flatnonzero(self._out))
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]
+        """Number of rows in batches."""
+        return self.problem.n_rows if self._taken is None else len(self._taken)
+
+    def epoch(self, number: int) -> Iterator[Problem]:
+        """Yield the batches of an epoch; only one batch is copied at a time, and the next one meanwhile."""
+        order = self._taken
+        if self.shuffle:
+            drawn = generator_of(self.seed, ROW_ORDER, number).permutation(self.n_rows)
+            order = drawn if order is None else order[drawn]
+        if order is None:
+            return self.problem.batches(self.size)
+        batches = (self.problem.rows(order[a : a + self.size]) for a in range(0, self.n_rows, self.size))
+        return read_ahead(batches) if n_threads() > 1 and self.n_rows > self.size else batches
+
+    def holding_out(self, share: float) -> MemoryStream:
+        """Return the same rows, this share of which is held out; `first` stays."""
+        other = replace(self, share=share)
+        other.__dict__["first"] = self.first
+        return other
+
+
+def read_ahead(batches: Iterator[Problem]) -> Iterator[Problem]:
+    """Yield batches; while one is in use, another thread makes the next one."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
+
+
+# -- rows from a source --------------------------------------------------------------------------------
+
+
+class SourceStream(Stream):
+    """The rows of a source as a stream.
+
+    Units are read in random order, and rows pass through a buffer from which they leave at random; the order depends
+    on the seed and the number of the epoch only. Memory is that of the buffer and a chunk, whatever the number of rows.
+
+    Parameters
+    ----------
+    source : Source
+    check, encode : callables
+        From a chunk to checked rows, and from those to a batch.
+    first : Problem
+        A sample of up to 50,000 rows, none of them held out.
+    n_rows : int or None
+        Rows of the source.
+    batch_size, seed : int
+    held_out : HeldOut
+    say : callable or None
+        Called with lines of progress, every `report_seconds`.
     """
 
     def __init__(
         self,
         source: Source,
-        check: Callable[[Chunk], Piece],
-        encode: Callable[[Piece], Problem],
+        check: Callable[[Chunk], Rows],
+        encode: Callable[[Rows], Problem],
         first: Problem,
         *,
         n_rows: int | None,
@@ -216,38 +248,32 @@ class Stream:
         seed: int,
         held_out: HeldOut,
         say: Callable[[str], None] | None = None,
+        report_seconds: float = REPORT_SECONDS,
     ):
-        self.first, self.batch_size = first, batch_size
+        self.first, self.batch_size, self.share = first, batch_size, held_out.share
         self.n_rows = None if n_rows is None else n_rows - held_out.count(source)
-        self._source, self._check, self._encode = source, check, encode
-        self._seed, self._held, self._say = seed, held_out, say
-        self._next, self.complete = 0, True
+        self._source, self._check, self._encode, self._source_rows = source, check, encode, n_rows
+        self._seed, self._held, self._say, self._seconds = seed, held_out, say, report_seconds
         self._found: Problem | None = None
 
-    def __iter__(self) -> Iterator[Problem]:
-        self._next += 1
-        return self.epoch(self._next - 1)
-
     def epoch(self, number: int) -> Iterator[Problem]:
-        """Yield the batches of pass `number`, counted from 0, whichever passes were made before."""
-        self.complete = False
+        """Yield the batches of an epoch, counted from 0, whichever were read before."""
         rng = np.random.default_rng([self._seed, 2, number])
-        report = Progress(self._say, f"pass {number + 1}", self.n_rows)
-        pieces = self._training_pieces(rng.permutation(len(self._source.unit_rows())))
-        for piece in rebatched(shuffled(pieces, self._buffer_rows(), rng), self.batch_size):
-            yield self._encode(piece)
-            report.add(len(piece[2]))
+        report = RowReport(self._say, f"pass {number + 1}", self.n_rows, self._seconds)
+        rows = self._training_rows(rng.permutation(len(self._source.unit_rows())))
+        for batch in rebatched(shuffled(rows, self._buffer_rows(), rng), self.batch_size):
+            yield self._encode(batch)
+            report.add(len(batch[2]))
         report.end()
-        self.complete = True
 
     def _buffer_rows(self) -> int:
         width = self.first.X.shape[1]
         return max(self.batch_size, min(BUFFER_ROWS, BUFFER_BYTES // (8 * width + 16)))
 
-    def _training_pieces(self, order) -> Iterator[Piece]:
+    def _training_rows(self, order) -> Iterator[Rows]:
         held, kept = self._held.start(), []
         for chunk in self._source.chunks(order):
-            out = held.chosen(chunk)
+            out = held.chosen(chunk.keys)
             if out is None:
                 yield self._check(chunk)
                 continue
@@ -263,84 +289,54 @@ class Stream:
 
     @property
     def held_out(self) -> Problem | None:
-        """The rows that are in no pass; collected in the first pass, or in one of their own when asked for before."""
-        if self._held.share == 0:
-            return None
-        if self._found is None:
+        """The rows that are in no epoch; collected in the first one, or in a pass of their own if asked for before."""
+        if self.share > 0 and self._found is None:
             held, kept = self._held.start(), []
             for chunk in self._source.chunks():
-                out = held.chosen(chunk)
+                out = held.chosen(chunk.keys)
                 if out is not None and out.any():
                     kept.append(chunk.take(out))
             self._keep(kept)
         return self._found
 
-
-class HeldOut:
-    """Which rows are held out: those whose hash is small."""
-
-    def __init__(self, share: float, n_rows: int | None, seed: int):
-        self.share, self.seed = share, seed
-        self._limit = HELD_OUT_ROWS if n_rows is None else None
-        if n_rows is not None and share > 0:
-            self.share = min(share, HELD_OUT_ROWS / n_rows)
-
-    def start(self) -> HeldOut:
-        """Return the same choice, for another pass."""
-        again = HeldOut(self.share, None, self.seed)
-        again._limit = self._limit
-        return again
-
-    def chosen(self, chunk: Chunk) -> np.ndarray | None:
-        """Return which rows of a chunk are held out, None for none at all."""
-        if self.share == 0:
-            return None
-        out = uniform(chunk.keys, self.seed ^ 0x5EED) < self.share
-        if self._limit is not None:  # the length is unknown: the first so many
-            out &= np.cumsum(out) <= self._limit
-            self._limit -= int(out.sum())
-        return out
-
-    def count(self, source: Source) -> int:
-        """Return how many rows are held out of a source of known length."""
-        if self.share == 0 or source.n_rows is None:
-            return 0
-        total = 0
-        for unit, rows in enumerate(source.unit_rows()):
-            for first in range(0, rows or 0, 2**20):
-                keys = keys_of(unit, first, min(2**20, (rows or 0) - first))
-                total += int(np.count_nonzero(uniform(keys, self.seed ^ 0x5EED) < self.share))
-        return total
+    def holding_out(self, share: float) -> SourceStream:
+        """Return the same rows, this share of which is held out; `first` stays."""
+        other = copy.copy(self)
+        n_rows = self._source_rows
+        other._held = HeldOut(share, n_rows, self._held.seed)
+        other.share, other._found = other._held.share, None
+        other.n_rows = None if n_rows is None else n_rows - other._held.count(self._source)
+        return other
 
 
-def joined(pieces: list[Piece]) -> Piece:
-    """Return pieces as one."""
-    X, t, s = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+def joined(rows: list[Rows]) -> Rows:
+    """Return rows as one."""
+    X, t, s = (np.concatenate(parts) for parts in zip(*rows, strict=True))
     return X, t, s
 
 
-def shuffled(pieces: Iterable[Piece], size: int, rng: np.random.Generator) -> Iterator[Piece]:
+def shuffled(rows: Iterable[Rows], size: int, rng: np.random.Generator) -> Iterator[Rows]:
     """Pass rows through a buffer of `size` rows: each one that enters takes the place of one drawn at random."""
-    buffer: Piece | None = None
+    buffer: Rows | None = None
     filled = 0
-    for piece in pieces:
+    for some in rows:
         if buffer is None:
-            buffer = tuple(np.empty((size, *part.shape[1:]), part.dtype) for part in piece)  # type: ignore[assignment]
+            buffer = tuple(np.empty((size, *part.shape[1:]), part.dtype) for part in some)  # type: ignore[assignment]
         assert buffer is not None
-        if buffer[0].dtype != np.result_type(buffer[0], piece[0]):
+        if buffer[0].dtype != np.result_type(buffer[0], some[0]):
             buffer = (buffer[0].astype(np.float64), *buffer[1:])
         first = 0
-        while first < len(piece[2]):
+        while first < len(some[2]):
             enter = slice(first, first + (size - filled if filled < size else size))
-            m = len(piece[2][enter])
+            m = len(some[2][enter])
             if filled < size:
-                for part, new in zip(buffer, piece, strict=True):
+                for part, new in zip(buffer, some, strict=True):
                     part[filled : filled + m] = new[enter]
                 filled += m
             else:
                 places = rng.permutation(size)[:m]
                 yield tuple(part[places] for part in buffer)  # type: ignore[misc]
-                for part, new in zip(buffer, piece, strict=True):
+                for part, new in zip(buffer, some, strict=True):
                     part[places] = new[enter]
             first += m
     if buffer is not None and filled:
@@ -348,14 +344,14 @@ def shuffled(pieces: Iterable[Piece], size: int, rng: np.random.Generator) -> It
         yield tuple(part[order] for part in buffer)  # type: ignore[misc]
 
 
-def rebatched(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
-    """Cut a sequence of pieces into batches of `size` rows; the last one may be smaller."""
-    waiting: list[Piece] = []
+def rebatched(rows: Iterable[Rows], size: int) -> Iterator[Rows]:
+    """Cut rows into batches of `size` rows; the last one may be smaller."""
+    waiting: list[Rows] = []
     count = 0
-    for piece in pieces:
-        first, n = 0, len(piece[2])
+    for some in rows:
+        first, n = 0, len(some[2])
         while first < n:
-            part = tuple(p[first : first + size - count] for p in piece)
+            part = tuple(p[first : first + size - count] for p in some)
             waiting.append(part)  # type: ignore[arg-type]
             count += len(part[2])
             first += len(part[2])
@@ -366,11 +362,17 @@ def rebatched(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
         yield joined(waiting)
 
 
-class Progress:
+class RowReport:
     """Says how far a pass is, every few seconds: rows, rows a second, and the time left."""
 
-    def __init__(self, say: Callable[[str], None] | None, what: str, n_rows: int | None):
-        self.say, self.what, self.n_rows = say, what, n_rows
+    def __init__(
+        self,
+        say: Callable[[str], None] | None,
+        what: str,
+        n_rows: int | None,
+        seconds: float = REPORT_SECONDS,
+    ):
+        self.say, self.what, self.n_rows, self.seconds = say, what, n_rows, seconds
         self.rows, self.started = 0, time.perf_counter()
         self._last = self.started
 
@@ -378,7 +380,7 @@ class Progress:
         """Count some more rows."""
         self.rows += rows
         now = time.perf_counter()
-        if self.say is not None and now - self._last >= REPORT_SECONDS:
+        if self.say is not None and now - self._last >= self.seconds:
             self._last = now
             speed = self.rows / (now - self.started)
             known = "" if self.n_rows is None else f" of {self.n_rows:,}"

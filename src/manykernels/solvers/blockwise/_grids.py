@@ -1,11 +1,28 @@
-"""Sums, steps and look-ups over the bins of grids: a row has exactly one bin in each."""
+"""Sums, steps and look-ups over the bins of grids: a row has exactly one bin in each.
+
+Descents over several grids in memory are one compiled loop on all threads, which show each other how far they are
+without the interpreter: a thread that waits looks again and again, and sees a number within a microsecond. One that
+slept would be woken up in fifty to a hundred, and so would one that waits for the interpreter's lock: too long between
+steps of a millisecond.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+import sys
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from threading import Barrier
 
-from ._signals import meet
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+#: Numbers of a board that share a cache line, so that only every so many of them is used.
+LINE = 8
+#: Looks, of half a nanosecond each, before a thread lets others on its core go first.
+LOOKS = 10_000
 
 
 @njit(cache=True, nogil=True)
@@ -95,6 +112,60 @@ def newton_step(sums, counts, lam, W, step, first, last, outputs):
             sums[0, b, k] = 0.0
 
 
+# -- descents on all threads ---------------------------------------------------------------------------
+
+
+def _place(context, builder, signature, args):
+    """Return the address of ``board[index]``; boards are contiguous."""
+    kind = signature.args[0]
+    board = context.make_array(kind)(context, builder, args[0])
+    return cgutils.get_item_pointer(context, builder, kind, board, [args[1]])
+
+
+@intrinsic
+def _load(typing, board, index):
+    """``board[index]`` as it is now: a plain one may be read once and never again."""
+
+    def code(context, builder, signature, args):
+        return builder.load_atomic(_place(context, builder, signature, args), "acquire", 8)
+
+    return types.int64(board, types.intp), code
+
+
+@intrinsic
+def _store(typing, board, index, value):
+    """``board[index] = value``, after everything that this thread has written before."""
+
+    def code(context, builder, signature, args):
+        builder.store_atomic(args[2], _place(context, builder, signature, args), "release", 8)
+        return ir.Constant(ir.IntType(64), 0)
+
+    return types.int64(board, types.intp, types.int64), code
+
+
+if sys.platform == "win32":
+
+    @njit(cache=True, nogil=True)
+    def _step_aside():
+        """Go on: there is no such call by this name."""
+        return 0
+
+else:
+    _step_aside = types.ExternalFunction("sched_yield", types.int32())
+
+
+@njit(cache=True, nogil=True)
+def meet(board, thread, size, number):
+    """Show a number, and wait until all of the threads 0..size-1 have shown it."""
+    _store(board, LINE * thread, number)  # type: ignore[call-arg]
+    for other in range(size):
+        looks = 0
+        while _load(board, LINE * other) < number:  # type: ignore[call-arg]
+            looks += 1
+            if looks % LOOKS == 0:
+                _step_aside()
+
+
 @njit(cache=True, nogil=True)
 def tour(
     thread, size, board, units, lams, before, lines, edges, R, s, sums, counts, step, W, curvature, outputs
@@ -155,6 +226,69 @@ def tour(
         newton_step(sums, H, lams[u], W[first : first + width], step, low, high, outputs)
         before = line
         meet(board, thread, size, 2 * u + 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Tours:
+    """Rows, their bins, and what sums and steps need; :func:`tour` has the arrays.
+
+    Attributes
+    ----------
+    lines, R, s : arrays
+        Bins, a line for every grid; residuals, changed; weights.
+    edges : (lanes + 1,) array of int
+        Rows are summed up along lanes, and the lanes in order, so that results do not depend on threads.
+    sums, counts, step : arrays
+        See `room`.
+    pool : ThreadPoolExecutor or None
+        At least `size` threads that have nothing else to do; None: the caller's alone.
+    size : int
+        Threads to use.
+    """
+
+    lines: np.ndarray
+    R: np.ndarray
+    s: np.ndarray
+    edges: np.ndarray
+    sums: np.ndarray
+    counts: np.ndarray
+    step: np.ndarray
+    pool: ThreadPoolExecutor | None = None
+    size: int = 1
+
+    @staticmethod
+    def room(n_lanes: int, widest: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return room for sums and counts of a grid, zeros, for `widest` bins and outputs up to `width`."""
+        return np.zeros((n_lanes, widest, width), np.float32), np.zeros((n_lanes, widest))
+
+    def __call__(self, units, lams, before: int, W, curvature) -> None:
+        """Take the step of the line `before` (-1: none), and descend over grids; the last step is left to take."""
+        size = 1 if self.pool is None else min(self.size, len(self.sums))
+        board, outputs = np.zeros(LINE * size, np.int64), unrolled(self.sums.shape[2])
+        rows = self.lines, self.edges, self.R, self.s
+        shared = units, lams, before, *rows, self.sums, self.counts, self.step, W, curvature, outputs
+        if self.pool is None or size == 1:
+            tour(0, 1, board, *shared)
+            return
+        together = Barrier(size)
+
+        def share(k):
+            together.wait()  # nobody begins, and waits for the others in there, before all of them are here
+            tour(k, size, board, *shared)
+
+        try:
+            tasks = [self.pool.submit(share, k) for k in range(size)]
+        except BaseException:
+            together.abort()
+            raise
+        try:
+            wait(tasks)
+        finally:  # whatever interrupts the wait must not find half a step
+            for task in tasks:
+                task.result()
+
+
+# -- one pass over rows --------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)

@@ -1,8 +1,8 @@
-"""Visits of :class:`~manykernels.solvers.blockwise.sweeps.Sweeps` to blocks with dense features, strip by strip.
+"""Visits of :class:`~manykernels.solvers.blockwise.sweeps.Sweeps` to blocks with dense features, tile by tile.
 
-Strips are summed along lanes, and the lanes in order, so that results do not depend on threads. A block's features are
+Tiles are summed along lanes, and the lanes in order, so that results do not depend on threads. A block's features are
 needed twice, for its sums and, once these have become a step, for the residuals; in between they are kept as far as
-``KEPT`` allows, and made again otherwise. Keeping pays with many columns: 784 cost 1.7 times as much without.
+``Sizes.kept`` allows, and made again otherwise. Keeping pays with many columns: 784 cost 1.7 times as much without.
 """
 
 from __future__ import annotations
@@ -16,18 +16,13 @@ import numpy as np
 from ..._util.threads import one_blas_thread
 from ...features._thin import add_thin_sums, thin_scores
 from ._grids import subtract_step
-from .row_fields import Piece, cut
-from .row_store import RowStore
+from .rows import RowStore, Span, cut
 
 if TYPE_CHECKING:
     from .sweeps import Unit
 
-#: Rows that features are computed for at a time.
-STRIP = 1024
-#: Rows that are taken at a time where there are no features to compute.
-LONG_STRIP = 16 * STRIP
-#: Bytes of features that are kept until the step; the other rows' are made twice. All of 60,000 rows in blocks of 512.
-KEPT = 2**27
+#: Tiles of rows that are taken at a time where there are no features to compute.
+LONG = 16
 
 
 class DenseVisits:
@@ -44,9 +39,9 @@ class DenseVisits:
 
     def __init__(self, store: RowStore, maps: list[Any], units: list[Unit], pool: ThreadPoolExecutor):
         self.store, self.units, self._pool = store, units, pool
-        self.lanes, self._long = store.strips(STRIP), store.strips(LONG_STRIP)
+        self.lanes, self._long = store.tiles(store.sizes.tile), store.tiles(LONG * store.sizes.tile)
         widest = max((unit.width for unit in units if unit.line == -1), default=0)
-        self._kept = _Kept(self.lanes, STRIP * widest)
+        self._kept = _Kept(self.lanes, store.sizes.tile * widest, store.sizes.kept)
         # Two: the block that is summed up, and the one whose step is pending.
         self._block = lru_cache(2)(lambda number: maps[units[number].member].block(units[number].index))
 
@@ -63,24 +58,24 @@ class DenseVisits:
             self._block(number)  # before the threads do it, each for itself
 
         def along(lane):
-            strips = _Strips(self, pending, step, unit.width)
+            tiles = _Tiles(self, pending, step, unit.width)
             sums, gram = np.zeros((unit.width, c)), np.zeros((unit.width, unit.width)) if curvature else None
-            for piece in lane:
-                add(number, piece, strips, sums, gram)
+            for span in lane:
+                add(number, span, tiles, sums, gram)
             return [sums] if gram is None else [sums, gram]
 
         sums, *gram = self._over_lanes(along, number, pending)
         return sums, gram[0] if curvature else None
 
-    def _add_intercept(self, number, piece, strips, sums, gram) -> None:
-        R, s = strips.residuals(piece), self.store.weights(piece)
+    def _add_intercept(self, number, span, tiles, sums, gram) -> None:
+        R, s = tiles.residuals(span), self.store.weights(span)
         sums[0] += s @ R.astype(np.float64)
         if gram is not None:
             gram += s.sum(dtype=np.float64)
 
-    def _add_features(self, number, piece, strips, sums, gram) -> None:
-        R, s = strips.residuals(piece), self.store.weights(piece)[:, None]
-        Z = strips.features(number, piece)
+    def _add_features(self, number, span, tiles, sums, gram) -> None:
+        R, s = tiles.residuals(span), self.store.weights(span)[:, None]
+        Z = tiles.features(number, span)
         add_thin_sums(Z, s * R, sums)
         if gram is not None:
             if not (s == 1).all():
@@ -91,19 +86,19 @@ class DenseVisits:
         """Take the step of the unit `pending` (-1: none), and return Σ_t s_t ‖R_t‖²."""
 
         def along(lane):
-            strips, total = _Strips(self, pending, step, 0), np.zeros(1)
-            for piece in lane:
-                R = strips.residuals(piece)
-                total += self.store.weights(piece) @ np.square(R, dtype=np.float64).sum(axis=1)
+            tiles, total = _Tiles(self, pending, step, 0), np.zeros(1)
+            for span in lane:
+                R = tiles.residuals(span)
+                total += self.store.weights(span) @ np.square(R, dtype=np.float64).sum(axis=1)
             return [total]
 
         return float(self._over_lanes(along, pending)[0][0])
 
-    def take_step(self, number: int, piece: Piece, R: np.ndarray, step) -> None:
-        """Subtract a unit's change of the scores from the residuals of a piece of any length."""
-        strips = _Strips(self, number, step, 0)
-        for a, b in cut(*piece, STRIP):
-            strips.take_step((a, b), R[a - piece[0] : b - piece[0]])
+    def take_step(self, number: int, span: Span, R: np.ndarray, step) -> None:
+        """Subtract a unit's change of the scores from the residuals of a span of any length."""
+        tiles = _Tiles(self, number, step, 0)
+        for a, b in cut(*span, self.store.sizes.tile, self.store.sizes.chunk):
+            tiles.take_step((a, b), R[a - span[0] : b - span[0]])
 
     def _over_lanes(self, along, *numbers: int) -> list[np.ndarray]:
         """Return the sums of the arrays that `along` returns for each lane, added in order; for some units."""
@@ -118,76 +113,80 @@ class DenseVisits:
 
 
 class _Kept:
-    """Features that are kept from a block's sums to its step, of as many strips as there is room for.
+    """Features that are kept from a block's sums to its step, of as many tiles as there is room for.
 
-    A strip that is kept gives the same bits as one that is made again.
+    A tile that is kept gives the same bits as one that is made again.
 
     Parameters
     ----------
-    lanes : list of lists of strips
+    lanes : list of lists of tiles
     values : int
-        Most features of a strip.
+        Most features of a tile.
+    room : int
+        Bytes of features at most.
     """
 
-    def __init__(self, lanes, values: int):
-        each = KEPT // (4 * values) // len(lanes) if values else 0
-        self.space = {piece: np.empty(values, np.float32) for lane in lanes for piece in lane[:each]}
-        self.owner: dict[Piece, int] = {}
+    def __init__(self, lanes, values: int, room: int):
+        each = room // (4 * values) // len(lanes) if values else 0
+        self.space = {span: np.empty(values, np.float32) for lane in lanes for span in lane[:each]}
+        self.owner: dict[Span, int] = {}
 
-    def claim(self, piece: Piece, number: int) -> tuple[np.ndarray | None, bool]:
-        """Return the room for a strip's features, if any, and whether it holds those of block `number`.
+    def claim(self, span: Span, number: int) -> tuple[np.ndarray | None, bool]:
+        """Return the room for a tile's features, if any, and whether it holds those of block `number`.
 
         Whoever is told that it does not is about to write there: an interruption meanwhile leaves nothing valid behind.
         """
-        if self.owner.get(piece) == number:
-            return self.space[piece], True
-        self.owner.pop(piece, None)
-        return self.space.get(piece), False
+        if self.owner.get(span) == number:
+            return self.space[span], True
+        self.owner.pop(span, None)
+        return self.space.get(span), False
 
-    def filled(self, piece: Piece, number: int) -> None:
+    def filled(self, span: Span, number: int) -> None:
         """Take notice of features that have been written."""
-        if piece in self.space:
-            self.owner[piece] = number
+        if span in self.space:
+            self.owner[span] = number
 
 
-class _Strips:
-    """What one lane works with: the step that is pending, and arrays that serve for strip after strip."""
+class _Tiles:
+    """What one lane works with: the step that is pending, and arrays that serve for tile after tile."""
 
     def __init__(self, visits: DenseVisits, pending: int, step, width: int):
         self.visits, self.store, self.pending = visits, visits.store, pending
         self.unit = visits.units[pending] if pending >= 0 else None
         dense = self.unit is not None and self.unit.line == -1
         self.step = step[: 0 if self.unit is None else self.unit.width]
-        self.Z = np.empty(STRIP * max(width, len(self.step) if dense else 0), dtype=np.float32)
+        self.Z = np.empty(
+            self.store.sizes.tile * max(width, len(self.step) if dense else 0), dtype=np.float32
+        )
 
-    def features(self, number: int, piece: Piece) -> np.ndarray:
-        """Return the features of a strip, until the next call; they may be kept, so leave them as they are."""
+    def features(self, number: int, span: Span) -> np.ndarray:
+        """Return the features of a tile, until the next call; they may be kept, so leave them as they are."""
         visits = self.visits
-        n, width = piece[1] - piece[0], visits.units[number].width
-        space, ready = visits._kept.claim(piece, number)
+        n, width = span[1] - span[0], visits.units[number].width
+        space, ready = visits._kept.claim(span, number)
         Z = (self.Z if space is None else space)[: n * width].reshape(n, width)
         if not ready:
-            visits._block(number).transform(self.store.rows(piece), Z)
-            visits._kept.filled(piece, number)
+            visits._block(number).transform(self.store.rows(span), Z)
+            visits._kept.filled(span, number)
         return Z
 
-    def residuals(self, piece: Piece) -> np.ndarray:
-        """Return the residuals of a strip after the step that is pending."""
-        R = self.store.residuals(piece)
+    def residuals(self, span: Span) -> np.ndarray:
+        """Return the residuals of a tile after the step that is pending."""
+        R = self.store.residuals(span)
         if self.unit is not None:
-            self.take_step(piece, R)
-            self.store.put_residuals(piece, R)
+            self.take_step(span, R)
+            self.store.put_residuals(span, R)
         return R
 
-    def take_step(self, piece: Piece, R: np.ndarray) -> None:
-        """Subtract the change of the scores from the residuals of a strip."""
+    def take_step(self, span: Span, R: np.ndarray) -> None:
+        """Subtract the change of the scores from the residuals of a tile."""
         unit = self.unit
         assert unit is not None
         if unit.member < 0:
             R -= self.step
         elif unit.line >= 0:
-            subtract_step(self.store.bins(piece, unit.line), self.step, R)
+            subtract_step(self.store.bins(span, unit.line), self.step, R)
         else:
             change = np.empty_like(R)
-            thin_scores(self.features(self.pending, piece), self.step, change)
+            thin_scores(self.features(self.pending, span), self.step, change)
             R -= change

@@ -17,12 +17,12 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from ..._util.threads import map_in_threads, one_blas_thread
-from ...certificates import warn_no_better
 from ...kernels.statistics import dense
-from ...problem import Problem, Result, Trace, nu_of
-from ..calibration import LEAST, REMEDY, fit_calibration
+from ...problem import Problem, Result, Trace
+from ..calibration import LEAST, fit_calibration
+from ..verdict import Verdict
 from ._grids import filter_rows
-from .fit import Plan, best_weights, finished
+from .plan import REMEDY, Plan, best_weights, first_weights, lay_plan
 from .preparation import moments, quick
 
 State = dict[str, np.ndarray]
@@ -33,8 +33,8 @@ STAGES = (200, 1_000, 5_000, 50_000)
 #: standard errors, over no fewer rows than the second, when rows have grown by the third factor, with new bandwidths
 #: when they have by the fourth.
 UNLIKE, FEWEST_NEW, GROWTH, LEARN_AGAIN = 5.0, 30, 1.1, 1.5
-#: Rows that a filter works on at a time, and scores that calibrate probabilities.
-STRIP, RECENT = 1024, 4_000
+#: Rows that are taken at a time, and scores that calibrate probabilities.
+BLOCK_ROWS, RECENT = 1024, 4_000
 #: Probabilities are calibrated again when there are so many times the rows of the last time.
 AGAIN = 1.2
 #: Rows after which dense features are solved for the first time, and the share of new rows that is worth another time.
@@ -57,7 +57,7 @@ def start(solver, problem: Problem) -> State:
         "weights": np.zeros(0),
     }
     if not gathers:
-        state.update(_begin(solver, solver._plan(problem, None), problem))
+        state.update(_begin(solver, lay_plan(solver, problem, None), problem))
     return state
 
 
@@ -69,7 +69,7 @@ def _begin(solver, plan: Plan, problem: Problem) -> State:
         raise ValueError(
             "partial_fit takes Laplacian kernels, or kernels with dense features, but not both; fit can mix them."
         )
-    theta = solver._first_theta(plan, problem, nu_of(solver.p))
+    theta = first_weights(plan, problem, solver.p)
     state: State = {
         **plan.to_arrays(),
         "theta": theta,
@@ -105,26 +105,26 @@ def _dense_blocks(plan: Plan, maps) -> np.ndarray:
     return np.maximum(1, np.floor(plan.blocks * share)).astype(int)
 
 
-def update(solver, state: State, batch: Problem) -> State:
-    """Return the state after a batch."""
+def update(solver, state: State, batch: Problem, stages: tuple[int, ...] = STAGES) -> State:
+    """Return the state after a batch; `stages` are the rows at which bandwidths are learned."""
     state = dict(state)
     if state["gathers"][0]:
         state["rows"] = np.concatenate([state["rows"], dense(batch.X)])
         state["targets"] = np.concatenate([state["targets"], batch.Y])
         state["weights"] = np.concatenate([state["weights"], batch.sample_weight])
         gathered, learned = _gathered(state, batch), int(state["learned"][0])
-        if gathered.n_rows >= next(rows for rows in STAGES if rows > learned):
-            return _restart(solver, state, gathered, learn=True)
+        if gathered.n_rows >= next(rows for rows in stages if rows > learned):
+            return _restart(solver, state, gathered, stages[-1], learn=True)
     if "W" not in state:
         return state
-    _absorb(solver, solver._plan(batch, None, state), state, batch)
+    _absorb(solver, lay_plan(solver, batch, None, state), state, batch)
     if not state["gathers"][0]:
         return state
     growth, sparse = gathered.n_rows / state["restarted"][0], "variance" in state
     learn = gathered.n_rows >= LEARN_AGAIN * learned
     if growth >= GROWTH and (sparse or learn) and _out_of_order(state, gathered):
-        return _restart(solver, state, gathered, learn=learn)
-    return _restart(solver, state, gathered, learn=False) if sparse and growth >= 2 else state
+        return _restart(solver, state, gathered, stages[-1], learn=learn)
+    return _restart(solver, state, gathered, stages[-1], learn=False) if sparse and growth >= 2 else state
 
 
 def _out_of_order(state: State, gathered: Problem) -> bool:
@@ -144,15 +144,18 @@ def _gathered(state: State, batch: Problem) -> Problem:
     return replace(batch, X=state["rows"], Y=state["targets"], sample_weight=state["weights"])
 
 
-def _restart(solver, state: State, gathered: Problem, *, learn: bool) -> State:
-    """Go over all rows gathered so far in random order, with bandwidths learned from them or with those there are."""
+def _restart(solver, state: State, gathered: Problem, last: int, *, learn: bool) -> State:
+    """Go over all rows gathered so far in random order, with bandwidths learned from them or with those there are.
+
+    When there are `last` rows, the last time, none are gathered any more.
+    """
     n = gathered.n_rows
-    fresh = _begin(solver, solver._plan(gathered, None, None if learn else state), gathered)
-    fresh["gathers"], fresh["restarted"] = np.array([n < STAGES[-1]]), np.array([n])
+    fresh = _begin(solver, lay_plan(solver, gathered, None, None if learn else state), gathered)
+    fresh["gathers"], fresh["restarted"] = np.array([n < last]), np.array([n])
     fresh["learned"] = np.array([n]) if learn else state["learned"]
     for name in ("rows", "targets", "weights"):
-        fresh[name] = state[name] if n < STAGES[-1] else state[name][:0]
-    _absorb(solver, solver._plan(gathered, None, fresh), fresh, _shuffled(gathered))
+        fresh[name] = state[name] if n < last else state[name][:0]
+    _absorb(solver, lay_plan(solver, gathered, None, fresh), fresh, _shuffled(gathered))
     return fresh
 
 
@@ -191,8 +194,8 @@ def _filter(plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
     with np.errstate(divide="ignore"):
         noise = 1.0 / (plan.C * s)
     F = np.empty(Y.shape)
-    strips = [slice(a, a + STRIP) for a in range(0, len(Y), STRIP)]
-    for some in (strips[i : i + 8] for i in range(0, len(strips), 8)):
+    blocks = [slice(a, a + BLOCK_ROWS) for a in range(0, len(Y), BLOCK_ROWS)]
+    for some in (blocks[i : i + 8] for i in range(0, len(blocks), 8)):
         bins = map_in_threads(lambda part: np.concatenate([g.bins(X[part]) for g in grids]).T.copy(), some)
         for part, places in zip(some, bins, strict=True):
             filter_rows(
@@ -223,7 +226,7 @@ def _sum_up(solver, plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
     with one_blas_thread():
         while first < len(Y):
             last = min(len(Y), first + max(FIRST_ROWS, seen + first))
-            for part in (slice(a, min(a + STRIP, last)) for a in range(first, last, STRIP)):
+            for part in (slice(a, min(a + BLOCK_ROWS, last)) for a in range(first, last, BLOCK_ROWS)):
                 Z = _features(plan, maps, X[part])
                 F[part] = Z @ state["W"]
                 ZS = Z * np.sqrt(s[part, None]).astype(np.float32)
@@ -260,7 +263,7 @@ def finish(solver, state: State, problem: Problem) -> Result:
     """Return the model so far."""
     if "W" not in state:
         return _provisional(solver, state, problem)
-    return _result(solver._plan(problem, None, state), state, problem.n_outputs)
+    return _result(lay_plan(solver, problem, None, state), state, problem.n_outputs)
 
 
 def _result(plan: Plan, state: State, c: int) -> Result:
@@ -269,9 +272,7 @@ def _result(plan: Plan, state: State, c: int) -> Result:
     mean = state["totals"][4:] / max(mass, 1e-300)
     trivial = power / max(mass, 1e-300) - float(mean @ mean)
     if n >= ENOUGH:
-        warn_no_better(
-            "The mean squared error of rows before they were seen is", error / mass, trivial, REMEDY
-        )
+        Verdict(int(n), error / (2 * mass), trivial / 2, 0.0).warn("Blockwise", "new rows", REMEDY)
     calibration = state["calibration"] if len(state["calibration"]) else None
     maps = plan.maps()
     if maps[0].sparse:
@@ -282,8 +283,7 @@ def _result(plan: Plan, state: State, c: int) -> Result:
         scale = np.repeat(np.sqrt(blocks), [_width(m, k) for m, k in zip(maps, blocks, strict=True)])
         W, b = state["W"][1:] / scale[:, None], state["W"][0]
     loss = 0.5 * error / max(n, 1)
-    return finished(
-        plan,
+    return plan.result(
         W,
         b,
         state["theta"],
@@ -306,7 +306,7 @@ def _provisional(solver, state: State, problem: Problem) -> Result:
         "C": np.array([gathered.C]),
         "member": np.atleast_1d(np.asarray(quick(gathered), dtype=float)),
     }
-    plan = solver._plan(gathered, None, known)
+    plan = lay_plan(solver, gathered, None, known)
     plan = replace(plan, blocks=np.minimum(plan.blocks, 64))
     fresh = _begin(solver, plan, gathered)
     _absorb(solver, plan, fresh, _shuffled(gathered))

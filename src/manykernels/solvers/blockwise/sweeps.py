@@ -21,11 +21,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from ..._util.arrays import product_width
 from ..._util.threads import n_threads
-from ._grids import add_counts, add_sums, newton_step, step_and_sums, unrolled
+from ._grids import Tours, add_counts, add_sums, newton_step, step_and_sums, unrolled
 from .dense_visits import DenseVisits
-from .grid_tours import Tours
-from .row_fields import Piece
-from .row_store import RowStore
+from .rows import RowStore, Span
 
 #: Rows that one go over several grids visits: some tens of milliseconds, as long as Ctrl-C has to wait.
 TOUR_ROWS = 2**23
@@ -103,6 +101,8 @@ class Sweeps:
         take memory as they are written, so that the ones grow while the others shrink.
     """
 
+    NAMES = ("W", "curvature", "known", "pending", "step")
+
     def __init__(self, store: RowStore, maps, units: list[Unit], state: dict[str, np.ndarray]):
         self.store, self.maps, self.units, self.state = store, maps, units, state
         self.lanes = store.lanes
@@ -145,17 +145,17 @@ class Sweeps:
         return sums[:, : self.state["W"].shape[1]], counts
 
     def _visit_grid(self, number: int, *, curvature: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        """Do the same for a grid, piece by piece."""
+        """Do the same for a grid, span by span."""
         unit, pending = self.units[number], int(self.state["pending"][0])
 
         def along(k):
-            for piece in self.store.pieces(self.lanes[k]):
-                R, s = self.store.residuals(piece), self.store.weights(piece)
-                self._visit_piece(
-                    unit, pending, piece, R, s, self._sums[k], self._counts[k] if curvature else None
+            for span in self.store.spans(self.lanes[k]):
+                R, s = self.store.residuals(span), self.store.weights(span)
+                self._visit_span(
+                    unit, pending, span, R, s, self._sums[k], self._counts[k] if curvature else None
                 )
                 if pending >= 0:
-                    self.store.put_residuals(piece, R)
+                    self.store.put_residuals(span, R)
 
         list(self._pool.map(along, range(len(self.lanes))))
         self._forget([pending])
@@ -175,17 +175,17 @@ class Sweeps:
                 if unit.line >= 0:
                     self.store.forget_bins(unit.line)
 
-    def _visit_piece(self, unit, pending, piece: Piece, R, s, sums, counts) -> None:
+    def _visit_span(self, unit, pending, span: Span, R, s, sums, counts) -> None:
         before = self.units[pending] if pending >= 0 else None
-        bins = self.store.bins(piece, unit.line)
+        bins = self.store.bins(span, unit.line)
         if counts is not None:
             add_counts(bins, s, counts)
         if before is not None and before.line >= 0:
-            old = self.store.bins(piece, before.line)
+            old = self.store.bins(span, before.line)
             step_and_sums(old, self.state["step"], bins, R, s, sums, self._outputs)
             return
         if before is not None:
-            self._dense.take_step(pending, piece, R, self.state["step"])
+            self._dense.take_step(pending, span, R, self.state["step"])
         add_sums(bins, R, s, sums, self._outputs)
 
     def settle(self) -> float:

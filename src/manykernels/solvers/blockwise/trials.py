@@ -22,8 +22,7 @@ from scipy.linalg import cho_factor, cho_solve
 from ..._util.arrays import even_parts, widened
 from ..._util.threads import map_in_threads, n_threads
 from ...features._bins import look_up, number_bins
-from ._grids import subtract_step
-from .grid_tours import Tours
+from ._grids import Tours, subtract_step
 
 logger = logging.getLogger("manykernels")
 

@@ -1,43 +1,42 @@
-"""Triply stochastic gradients: random rows, random kernels, random features."""
+"""Triply stochastic gradients: random rows, random kernels, random features.
+
+:class:`TriplyStochastic` says what is minimised, how, and where it departs from the paper. ``steps.py`` takes the steps
+of one batch, on the state that ``state.py`` describes and with features that ``ahead.py`` makes ahead of them; the
+compiled loops of a step are ``_steps.py``.
+"""
 
 from __future__ import annotations
 
 import math
-import numbers
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..._util.checks import AUTO, FLAG, Rule, choice, number, whole
 from ..._util.text import brief
 from ..._util.threads import one_blas_thread
-from ...certificates import norm, warn_no_better
+from ...certificates import norm
 from ...combination import Combination
 from ...families.base import Enumerable, HasRandomFeatures
-from ...features import generator_of
 from ...kernels.statistics import dense
 from ...predictors import RandomFeature
 from ...problem import Problem, Result, Trace
+from ...streaming.stream import MemoryStream
 from ..base import StreamingSolver, generator
 from ..log import Progress
 from ..verdict import ENOUGH, NOTHING, Verdict, best_constant, compare
-from .ahead import BatchesAhead
 from .state import FeatureState, closed_form
 from .steps import Steps
 
-NUMBER = int | float | np.number
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
-CHUNK = 16384
+BATCH_ROWS = 16384
 #: Rows of a step by default, and the fewest; where there are few rows, so that an epoch has so many steps.
 STEP_ROWS, FEWEST_STEP_ROWS, FEWEST_STEPS = 128, 8, 16
 #: Most rows on which the objective is computed.
 JUDGED = 8192
 #: Rows below which none are held out by default; of more, this share, though ENOUGH, and at most MOST of them.
 FEW, SHARE, MOST = 4000, 0.02, 8192
-#: Most rows that are held out, whatever the share.
-MOST_AT_ALL = 20_000
-#: Stands for a kernel's number where the rows to hold out are drawn.
-HELD_OUT = 2**31 - 3
 #: Epochs without a lower loss on the rows held out after which none follow: these, and half of all there were. Steps
 #: converge slowly, and a few hundred rows waver: with five, and a third, fits of 300 epochs ended too early.
 PATIENCE, PATIENT_SHARE = 10, 1 / 2
@@ -83,7 +82,8 @@ class TriplyStochastic(StreamingSolver):
         Share of the rows that ``fit`` holds out: they take part in no step and not in the objective. The epoch with
         the lowest loss on them is kept, none follow when ten, and half of all, have not lowered it, and a result
         that is no better there than the best constant brings a warning. 0 holds none out, and the warning is about
-        training rows; "auto" does so below 4000 rows, and else takes 2 % of them, at least 256 and at most 8192. With
+        training rows; "auto" does so below 4000 rows, and else takes 2 % of them, some 256 at least and 8192 at most.
+        Rows are chosen by a hash of their place and the seed: nearly that share, and at most some 20,000. With
         ``partial_fit`` the rows of a batch count before their own steps, and none are held out.
     random_state : int, RandomState, Generator or None
 
@@ -121,6 +121,20 @@ class TriplyStochastic(StreamingSolver):
     """
 
     requires = (Enumerable, HasRandomFeatures)
+    rules: ClassVar = {
+        "p": Rule("a number in (1, 2), or learn_weights=False for p = 2", number(1, 2, open="both").accepts),
+        "n_features": whole(2),  # a cosine and a sine
+        "block": Rule(
+            "an even number of at least 2", lambda value: whole(2).accepts(value) and value % 2 == 0
+        ),
+        "batch_size": whole(1) | AUTO,
+        "epochs": whole(1),
+        "kernels_per_step": whole(1) | choice("all"),
+        "learn_weights": FLAG,
+        "faithful": FLAG,
+        "step": number(0, open="left"),
+        "validation_fraction": number(0, 1, open="right") | AUTO,
+    }
     losses = ("logistic", "softmax", "hinge", "squared_hinge", "max_hinge", "squared")
 
     def __init__(
@@ -156,48 +170,17 @@ class TriplyStochastic(StreamingSolver):
         return "logistic" if n_classes <= 2 else "softmax"
 
     def check_params(self):
-        """Check all parameters."""
-        if not (isinstance(self.p, NUMBER) and 1 < self.p < 2):
-            raise ValueError(
-                f"p of TriplyStochastic is {self.p!r}; it must lie in (1, 2). For p = 2 pass learn_weights=False."
-            )
-        for name in ("n_features", "block", "batch_size", "epochs"):
-            value = getattr(self, name)
-            if name == "batch_size" and isinstance(value, str) and value == "auto":
-                continue
-            least = 2 if name == "n_features" else 1  # a cosine and a sine
-            if not isinstance(value, numbers.Integral) or value < least:
-                other = ", or 'auto'" if name == "batch_size" else ""
-                raise ValueError(
-                    f"{name} of {brief(self)} must be a whole number of at least {least}{other}."
-                )
-        if self.block % 2:
-            raise ValueError(f"block of {brief(self)} must be an even number.")
-        k = self.kernels_per_step
-        if k != "all" and (not isinstance(k, numbers.Integral) or k < 1):
-            raise ValueError(
-                f"kernels_per_step of {brief(self)} must be a whole number of at least 1, or 'all'."
-            )
-        self._check_step()
-        share = self.validation_fraction
-        number = isinstance(share, NUMBER) and not isinstance(share, bool)
-        if not (0 <= share < 1 if number else isinstance(share, str) and share == "auto"):
-            raise ValueError(
-                f"validation_fraction of TriplyStochastic is {brief(share)}; it must be a number in [0, 1), or 'auto'."
-            )
-
-    def _check_step(self):
+        """Check all parameters; the step by what `faithful` demands."""
+        super().check_params()
         step = self.step
-        if not isinstance(step, NUMBER) or isinstance(step, bool):
-            raise ValueError(f"step of TriplyStochastic is {brief(step)}; it must be a number.")
         if self.faithful and not (1 < step < 2 or (step >= 1 and step == math.floor(step))):
             raise ValueError(
-                f"step of TriplyStochastic is {step!r}; with faithful=True it must lie in (1, 2) or be a positive "
-                "integer, as Theorem 5.1 demands."
+                f"step of TriplyStochastic is {brief(step)}; with faithful=True use a number in (1, 2) or a positive "
+                "whole number, as Theorem 5.1 demands."
             )
-        if not self.faithful and not 0 < step < 2:
+        if not self.faithful and not step < 2:
             raise ValueError(
-                f"step of TriplyStochastic is {step!r}; it must lie in (0, 2): larger steps diverge."
+                f"step of TriplyStochastic is {brief(step)}; use a number in (0, 2): larger steps diverge."
             )
 
     @property
@@ -208,15 +191,16 @@ class TriplyStochastic(StreamingSolver):
     # -- the stream ----------------------------------------------------------------------------------------
 
     def memory_stream(self, problem):
-        """Return the rows in another random order in every epoch."""
+        """Return the rows in another random order in every epoch; a share of those with weight is held out."""
+        share = self.held_out_share(np.count_nonzero(problem.sample_weight))
         seed = seed_of(self.random_state)
-        return BatchesAhead(problem, self.rows_at_once, seed, self._out(problem, seed))
+        return MemoryStream(problem, self.rows_at_once, seed, shuffle=True, share=share, first_rows=JUDGED)
 
     @property
     def rows_at_once(self) -> int:
         """Rows handed to `update` together: whole steps."""
         size = self.rows_of_step(0)
-        return max(1, CHUNK // size) * size
+        return max(1, BATCH_ROWS // size) * size
 
     def rows_of_step(self, n_rows: int) -> int:
         """Return how many rows a step takes of so many in all; 0: nobody knows."""
@@ -229,19 +213,10 @@ class TriplyStochastic(StreamingSolver):
     def held_out_share(self, n_rows: int | None) -> float:
         """Return the share of so many rows to hold out; None: nobody knows how many."""
         if self.validation_fraction != "auto":
-            share = float(self.validation_fraction)
-            return share if n_rows is None else min(share, MOST_AT_ALL / max(n_rows, 1))
+            return float(self.validation_fraction)
         if n_rows is None or n_rows < FEW:
             return 0.0
         return max(ENOUGH, min(SHARE * n_rows, MOST)) / n_rows
-
-    def _out(self, problem: Problem, seed: int) -> np.ndarray | None:
-        """Return the rows to hold out, None for none: of those with weight, as others tell nothing."""
-        rows = np.flatnonzero(problem.sample_weight)
-        count = min(round(self.held_out_share(len(rows)) * len(rows)), len(rows) - 1)
-        if count <= 0:
-            return None
-        return np.sort(generator_of(seed, HELD_OUT, 0).choice(rows, count, replace=False))
 
     def start(self, problem):
         """Return the state before any row."""
@@ -364,21 +339,19 @@ class TriplyStochastic(StreamingSolver):
         """
         some = problem.rows(np.unique(np.linspace(0, problem.n_rows - 1, JUDGED).astype(int)))
         trained, fresh = self._compare(state, predictor, some), state.fresh.sum(axis=0)
-        loss, constant = trained[1:3] / some.n_rows
-        least = NOTHING * state.zero_loss / max(state.rows, 1)
+        name, least = type(self).__name__, NOTHING * state.zero_loss / max(state.rows, 1)
         if state.held[0]:
             verdict = Verdict.of(state.held)
             # The best of several epochs may be better by chance; two standard errors are seldom chance.
             remedy, slack = "check bandwidths and columns, or lower C or step", 2 * verdict.error
-            verdict.warn("rows held out", remedy, least=least, slack=slack)
+            verdict.warn(name, "rows held out", remedy, least=least, slack=slack)
         elif fresh[0] >= ENOUGH and state.rows <= (state.n_rows or state.rows):
             remedy = "go on with more of them, or check bandwidths and columns"
-            Verdict.of(fresh).warn("new rows", remedy, least=least)
-        elif state.n_rows and some.n_rows >= min(ENOUGH, state.rows) and constant > least:
-            warn_no_better(
-                "TriplyStochastic has a mean loss of", loss, constant, "raise epochs, or lower step or C"
-            )
-        return float(loss)
+            Verdict.of(fresh).warn(name, "new rows", remedy, least=least)
+        elif state.n_rows and trained[0] and some.n_rows >= min(ENOUGH, state.rows):
+            remedy = "raise epochs, or lower step or C"
+            Verdict.of(trained).warn(name, "training rows", remedy, least=least)
+        return float(trained[1] / some.n_rows)
 
 
 def _check_rows(X, n_columns: int) -> None:

@@ -1,4 +1,4 @@
-"""Features of a batch's rows, made ahead of the gradient steps that need them; and the rows of the next batch.
+"""Features of a batch's rows, made ahead of the gradient steps that need them.
 
 Steps follow one upon the other, but features do not depend on coefficients: while a step is taken, other threads make
 those of the rows to come. What is made together does not depend on the number of threads, and so neither do results.
@@ -17,10 +17,9 @@ import numpy as np
 from ..._util.threads import n_threads
 from ...features import Block, FourierBlocks
 from ...kernels.statistics import dense
-from ...problem import MemoryStream, Problem
 
-#: Most features of a tile, most of its rows, and tiles that are made ahead: 2 MiB go from one core's cache to another.
-VALUES, ROWS, AHEAD = 2**19, 512, 4
+#: Most features of a tile: 2 MiB go from one core's cache to another. Most of its rows, and tiles that are made ahead.
+TILE_VALUES, TILE_ROWS, TILES_AHEAD = 2**19, 512, 4
 #: Values up to which rows are made single at once: blocks have to look whether larger ones keep enough digits.
 NEAR = 64.0
 #: Fewest rows of a tile, however many features there are.
@@ -99,10 +98,14 @@ class Ahead:
         Whoever draws another one appends it: tiles that are begun later have its features.
     size : int
         Rows of a step: a tile is made of whole steps, if there is room for one.
+    tile_rows, tiles : int
+        Most rows of a tile, and how many are made ahead.
     """
 
-    def __init__(self, X, blocks: list[Block], size: int):
-        self.X, self.blocks, self.size = X, blocks, size
+    def __init__(
+        self, X, blocks: list[Block], size: int, *, tile_rows: int = TILE_ROWS, tiles: int = TILES_AHEAD
+    ):
+        self.X, self.blocks, self.size, self.tile_rows, self.n_tiles = X, blocks, size, tile_rows, tiles
         self.begun = 0
         self.tiles: deque[tuple[int, Coming]] = deque()
         self._joined: tuple[int, list[Block]] = (0, [])
@@ -135,7 +138,7 @@ class Ahead:
     def begin(self) -> None:
         """Begin as many tiles as may be made ahead; on one thread, a tile is made when it is asked for."""
         n = self.X.shape[0]
-        while len(self.tiles) < AHEAD and self.begun < n:
+        while len(self.tiles) < self.n_tiles and self.begun < n:
             rows = slice(self.begun, min(n, self.begun + self._rows()))
             make = partial(make_tile, self.X, rows, self._together(), len(self.blocks))
             self.tiles.append((rows.stop, Coming(make, self.pool)))
@@ -158,24 +161,8 @@ class Ahead:
     def _rows(self) -> int:
         """Return the rows of the next tile."""
         width = sum(block.width for block in self.blocks)
-        rows = min(ROWS, max(FEWEST, VALUES // max(1, width)))
+        rows = min(self.tile_rows, max(FEWEST, TILE_VALUES // max(1, width)))
         return rows - rows % self.size if rows >= self.size else -(-self.size // -(-self.size // rows))
-
-
-class BatchesAhead(MemoryStream):
-    """The rows of a problem as a stream; while a batch is in use, another thread copies the rows of the next one."""
-
-    def epoch(self, number: int) -> Iterator[Problem]:
-        """Yield the batches of an epoch."""
-        batches = super().epoch(number)
-        if n_threads() == 1 or self.n_rows <= self.size:
-            yield from batches
-            return
-        with ThreadPoolExecutor(1) as pool:
-            coming = pool.submit(next, batches, None)
-            while (batch := coming.result()) is not None:
-                coming = pool.submit(next, batches, None)
-                yield batch
 
 
 def make_tile(X, rows: slice, blocks: list[Block], count: int) -> Tile:

@@ -10,8 +10,7 @@ import numpy as np
 from ..._util.arrays import product_width
 from ...certificates import norm
 from ..verdict import ENOUGH
-from ._features import follow
-from ._steps import NUMBERS, lam_of
+from ._steps import NUMBERS, follow, lam_of
 
 #: Fields that are lists of blocks.
 LISTS = ("owner", "V", "mean", "best")

@@ -13,8 +13,7 @@ from ...features._thin import thin_scores
 from ...kernels.statistics import dense
 from ...problem import Problem
 from ..verdict import ENOUGH, best_constant, compare
-from ._features import move
-from ._steps import STEP, Coefficients, Kernels, Rule, begin_step, end_step, take_steps
+from ._steps import STEP, Coefficients, Kernels, Settings, begin_step, end_step, move, take_steps
 from .ahead import Ahead, Tile
 from .state import FeatureState, Layout
 
@@ -55,10 +54,15 @@ class Steps:
     state : FeatureState
         Changed in place.
     batch : Problem
+    together : bool
+        Whether steps whose features are made are taken in one call, and not one by one.
+    ahead : dict
+        Options of :class:`Ahead`.
     """
 
-    def __init__(self, solver, state: FeatureState, batch: Problem):
+    def __init__(self, solver, state: FeatureState, batch: Problem, *, together: bool = True, **ahead: int):
         self.solver, self.state, self.batch = solver, state, batch
+        self.together, self.ahead = together, ahead
         family: Any = batch.family
         self.members = family.members()
         self.maps = family.random_features(self.members, state.n_columns, state.seed, solver.width)
@@ -80,12 +84,12 @@ class Steps:
         self.F, self.S = np.zeros((2, min(self.size, batch.n_rows), self.layout.W.shape[1]), dtype=np.float32)
         self.watched, self.constant = self._new_rows()
         self.found = np.zeros(4)
-        self.rule = self._rule()
+        self.settings = self._settings()
         self.now = state.numbers()
 
-    def _rule(self) -> Rule:
+    def _settings(self) -> Settings:
         solver, batch = self.solver, self.batch
-        return Rule(
+        return Settings(
             code=int(batch.loss.code),
             curvature=CURVATURE[batch.loss.name],
             C=float(batch.C),
@@ -108,7 +112,7 @@ class Steps:
         n, size = self.batch.n_rows, self.size
         edges = np.append(np.arange(0, n, size), n)
         sums, at = self._sums(edges), 0
-        with Ahead(self.batch.X, self.blocks, size) as ahead:
+        with Ahead(self.batch.X, self.blocks, size, **self.ahead) as ahead:
             ahead.begin()  # before the spectrum, which other threads need not wait for
             self._notice_scale()
             while at < len(sums):
@@ -215,7 +219,7 @@ class Steps:
         A single one where its rows are scored before, or where it has new features, which all later ones need.
         """
         first = int(edges[0])
-        if self.solver.faithful or first >= self.watched:
+        if self.solver.faithful or not self.together or first >= self.watched:
             return 1
         last = min(ahead.end_of(first), self.watched)
         return max(1, int(np.searchsorted(edges, last, side="right")) - 1)
@@ -226,7 +230,7 @@ class Steps:
         draws = self._draws(len(sums))
         kernels = Kernels(self.layout.squares, counts, self.state.rho_sq, self.theta, self.top, self.trace)
         first, last = int(edges[0]), int(edges[-1])
-        if first < self.watched and ahead.end_of(first) >= last:
+        if self.together and first < self.watched and ahead.end_of(first) >= last:
             finite = self._take_together(ahead, slice(first, last), sums, draws, kernels)
         else:
             finite = self._take_one(ahead, slice(first, last), sums[0], draws[0], kernels)
@@ -240,7 +244,7 @@ class Steps:
         """Take steps on one tile, in one compiled call; return whether their losses are finite."""
         (tile,) = ahead.between(rows.start, rows.stop)
         known = tile.Z, self.Y[rows], self.s[rows], self.F, self.S
-        return take_steps(self.rule, self.now, sums, draws, kernels, self._coefficients(), *known) == len(
+        return take_steps(self.settings, self.now, sums, draws, kernels, self._coefficients(), *known) == len(
             draws
         )
 
@@ -248,17 +252,17 @@ class Steps:
         """Take a step on one or more tiles, whose parts of the gradient are added in order; return the same."""
         w, rates, total = self._coefficients(), np.empty(len(draw)), 0.0
         G = np.zeros(len(w.b))
-        gamma, lam = begin_step(self.rule, self.now, sums, draw, kernels, w.V, rates)
+        gamma, lam = begin_step(self.settings, self.now, sums, draw, kernels, w.V, rates)
         for tile in ahead.between(rows.start, rows.stop):
             if rows.start >= self.watched:
                 self._watch(tile)
             n, width = tile.Z.shape
             known = self.Y[tile.rows], self.s[tile.rows], self.F[:n], self.S[:n]
-            total += move(self.rule.code, tile.Z, w.W[:width], w.b, *known, G, draw, rates, w.V)
+            total += move(self.settings.code, tile.Z, w.W[:width], w.b, *known, G, draw, rates, w.V)
         if not math.isfinite(total):
             return False
         n, drawn = rows.stop - rows.start, int(np.sum(draw[:, 0] >= 0))
-        end_step(self.rule, self.now, n, drawn, total, gamma, lam, G, w, kernels.squares)
+        end_step(self.settings, self.now, n, drawn, total, gamma, lam, G, w, kernels.squares)
         return True
 
     def _coefficients(self) -> Coefficients:

@@ -1,0 +1,236 @@
+"""A fit in the loop of streaming solvers: the plan, the rows, which are read once, and the sweeps over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ...certificates import conjugate_exponent, norm
+from ...problem import Problem, Result, Trace, nu_of
+from ...streaming.stream import Stream
+from ..calibration import LEAST, fit_calibration
+from ..log import Progress
+from ..stream_run import State, StreamRun
+from ..verdict import Verdict, compare
+from .plan import REMEDY, Plan, best_weights, first_weights, lay_plan
+from .rows import RowStore, Sizes
+from .sweeps import Sweeps, lay_out
+
+#: Of the arrays in a state: bins by their numbers, rows in the order of the store, outputs by fours and eights.
+LAYOUT = 4
+#: Share that is held out first where there are few rows, before the model is fitted again on all of them.
+FIRST_SHARE = 0.2
+
+
+class SweepRun(StreamRun):
+    """Sweeps over the blocks of features, after the rows were read once.
+
+    Few rows are gone over in two phases: first without a share of them, which calibrates and tells whether the model
+    is any good, then with all.
+
+    Parameters
+    ----------
+    solver : Blockwise
+    stream : Stream
+    scratch : bool or None
+        Whether rows go to files; None: those that are not in memory.
+    sizes : Sizes
+    """
+
+    def __init__(self, solver, stream: Stream, *, scratch: bool | None = None, sizes: Sizes = Sizes()):  # noqa: B008
+        super().__init__(solver, stream)
+        self.scratch = not stream.in_memory if scratch is None else scratch
+        self.sizes = sizes
+        self.twice = solver.validation_fraction == "auto" and stream.share == 0
+        self.saved: State | None = None
+        self.plan: Plan | None = None
+        self.sweeps: Sweeps | None = None
+        self.held_out: Problem | None = None
+        self.targets = self.weight = 0.0
+
+    # -- the loop --------------------------------------------------------------------------------------
+
+    def resume(self, state):
+        if not np.array_equal(state.get("layout", ()), [LAYOUT]):
+            raise ValueError(
+                "checkpoint: it is of another version of manykernels, whose arrays have another layout; delete it to "
+                "start anew, or name another file."
+            )
+        self.saved = state
+
+    def state(self):
+        assert self.plan is not None
+        state = {**self.plan.to_arrays(), "layout": np.array([LAYOUT])}
+        if self.sweeps is None:
+            return state
+        swept = {name: value.copy() for name, value in self.sweeps.state.items()}
+        return {**state, **swept, "residuals": self.sweeps.store.all_residuals()}
+
+    def kept(self):
+        if self.plan is None or self.sweeps is None:
+            return None
+        return f"in sweep {self._position[0] + 1} of {self.plan.sweeps}; the model so far is kept."
+
+    @property
+    def _position(self) -> np.ndarray:
+        """Sweeps done, units done of the next one, and which of the two phases."""
+        assert self.sweeps is not None
+        return self.sweeps.state["position"]
+
+    def work(self):
+        saved = self.saved
+        self.plan = lay_plan(self.solver, self.stream.first, self.stream.n_rows, saved)
+        if saved is None:
+            yield None  # seconds of work already
+        elif "W" not in saved:
+            saved = None  # nothing but the plan was known
+        phase = 0 if saved is None else int(saved["position"][2])
+        calibration = None if saved is None else saved.get("calibration")
+        if self.twice and phase == 0:
+            self._begin(self.stream.holding_out(FIRST_SHARE), 0, saved, None)
+            for _ in self._swept():
+                yield None
+            calibration, saved = self._judged(self._model()), None
+            self.close()
+        self._begin(self.stream, 1 if self.twice else 0, saved, calibration)
+        yield from self._swept()
+
+    def _begin(self, stream: Stream, phase: int, saved: State | None, calibration) -> None:
+        """Read the rows, and set out from zero or from a saved state."""
+        plan = self.plan
+        assert plan is not None
+        maps = plan.maps()
+        store = self._read(stream, maps)
+        units = lay_out(maps, plan.blocks, store.seen)
+        if saved is None:
+            state = Sweeps.fresh_state(units, stream.first.n_outputs)
+            state["theta"] = first_weights(plan, stream.first, self.solver.p)
+            state["position"], state["objective"] = np.array([0, 0, phase]), np.array([np.nan])
+        else:
+            state = {name: saved[name].copy() for name in (*Sweeps.NAMES, "theta", "position", "objective")}
+            store.restore_residuals(saved["residuals"])
+        if calibration is not None:
+            state["calibration"] = calibration
+        self.sweeps, self.held_out = Sweeps(store, maps, units, state), stream.held_out
+
+    def _read(self, stream: Stream, maps) -> RowStore:
+        assert self.plan is not None
+        grids = [m.grids(0, int(b)) for m, b in zip(maps, self.plan.blocks, strict=True) if m.sparse]
+        kept = {"keep_rows": any(not m.sparse for m in maps), "scratch": self.scratch}
+        store = RowStore(grids, **kept, n_rows=stream.n_rows, sizes=self.sizes)
+        self.targets = self.weight = 0.0
+        try:
+            for batch in stream.epoch(0):  # the same order after a resume
+                s = batch.sample_weight
+                assert s is not None
+                store.append(batch.X, batch.Y, s)
+                self.targets, self.weight = self.targets + s @ batch.Y, self.weight + float(s.sum())
+            store.close_input()
+            if store.n_rows == 0:
+                raise ValueError("the source of batches is empty; pass at least one row.")
+        except BaseException:
+            store.close()  # scratch files have no name, and would stay for as long as the process
+            raise
+        return store
+
+    def _swept(self) -> Iterator[Progress | None]:
+        """Sweep over the blocks, and yield after each, or some grids."""
+        plan, sweeps, at = self.plan, self.sweeps, self._position
+        assert plan is not None and sweeps is not None
+        state = sweeps.state
+        while at[0] < plan.sweeps:
+            lams = plan.lams(sweeps.units, state["theta"])
+            sweeps.last = at[0] + 1 == plan.sweeps and not self.solver.certify
+            while at[1] < len(sweeps.units):
+                at[1] += sweeps.descend(int(at[1]), lams)
+                yield None
+            state["objective"][0], norms = self._objective(sweeps.settle())
+            at[:2] = at[0] + 1, 0
+            if at[0] < plan.sweeps:
+                state["theta"] = best_weights(norms, self.solver.p, plan.rho_sq > 0)
+            yield Progress(float(state["objective"][0]), np.nan, int(np.count_nonzero(norms)))
+
+    def close(self):
+        """Give threads, files and memory back."""
+        if self.sweeps is not None:
+            self.sweeps.close()
+            self.sweeps.store.close()
+            self.sweeps = None
+
+    # -- the result ------------------------------------------------------------------------------------
+
+    def result(self, *, interrupted):
+        sweeps, plan = self.sweeps, self.plan
+        assert sweeps is not None and plan is not None
+        state, gap, kind = sweeps.state, np.nan, "none"
+        if self.solver.certify and not interrupted:
+            gap, kind = self._gap(), "features"
+        extra: dict[str, tuple] = {"C": (plan.C,)}
+        if plan.prepared is not None:
+            extra["bandwidths"] = (plan.prepared.shape, plan.prepared.error)
+        objective = float(state["objective"][0])
+        known = {"objective": objective, "gap": gap, "gap_kind": kind, "trace": Trace(extra=extra)}
+        result = self._model(**known, converged=bool(gap <= 1e-3 * objective))
+        calibration = state.get("calibration") if self.held_out is None else self._judged(result)
+        return replace(result, calibration=calibration)
+
+    def _model(self, **fields) -> Result:
+        """Return the model of the sweeps so far."""
+        sweeps, plan = self.sweeps, self.plan
+        assert sweeps is not None and plan is not None
+        W, store = sweeps.state["W"], sweeps.store
+        tables = [
+            t[0] if len(t) == 1 else np.concatenate(t) if t else None for t in (store.slots, store.seen)
+        ]
+        unknown = {
+            "objective": np.nan,
+            "gap": np.nan,
+            "gap_kind": "none",
+            "converged": False,
+            "trace": Trace(),
+        }
+        fields = unknown | fields | {"n_iter": int(self._position[0])}
+        norms = plan.norms(sweeps.units, W)
+        return plan.result(W[1:], W[0], sweeps.state["theta"], norms, *tables, **fields)
+
+    def _judged(self, result: Result) -> np.ndarray | None:
+        """Warn if the mean is as good on the rows held out, and return what turns scores into probabilities."""
+        held = self.held_out
+        if held is None or held.sample_weight is None or np.count_nonzero(held.sample_weight) < LEAST:
+            return None
+        F, mean = result.predictor.scores(held.X), self.targets / max(self.weight, 1e-300)
+        verdict = Verdict.of(compare(held.loss, held.Y, F, mean, held.sample_weight))
+        verdict.warn("Blockwise", "rows held out", REMEDY)
+        return fit_calibration(F, held.Y, held.sample_weight)
+
+    def _objective(self, total: float) -> tuple[float, np.ndarray]:
+        """Return P, and the kernels' norms, from Σ_t s_t ‖R_t‖²."""
+        sweeps, plan = self.sweeps, self.plan
+        assert sweeps is not None and plan is not None
+        norms, n = plan.norms(sweeps.units, sweeps.state["W"]), sweeps.store.n_rows
+        b = sweeps.state["W"][0].astype(float)
+        penalty = norm(norms, self.solver.p) ** 2 + float(b @ b)
+        return total / (2 * n) + penalty / (2 * plan.C * n), norms
+
+    def _gap(self) -> float:
+        """Return P - D of the feature problem, with A = C S R: then D follows from P's own residuals.
+
+        ℓ*(-A/(C s)) = ½‖R‖² - <R, Y> and Y = R + f, so that D needs Σ s <R, f> = Σ_k <W_k, Z_kᵀ S R> and g alone.
+        """
+        sweeps, plan = self.sweeps, self.plan
+        assert sweeps is not None and plan is not None
+        n, C, state = sweeps.store.n_rows, plan.C, sweeps.state
+        squares, products = sweeps.dual_sums()
+        g = np.zeros(len(plan.members))
+        inner = 0.0
+        for unit, square, product in zip(sweeps.units, squares, products, strict=True):
+            inner += product
+            if unit.member >= 0 and plan.rho_sq[unit.member] > 0:
+                g[unit.member] += C**2 * square / (plan.blocks[unit.member] * plan.rho_sq[unit.member])
+        dual_norm = norm(g, conjugate_exponent(nu_of(self.solver.p))) + C**2 * squares[0]
+        b = state["W"][0].astype(float)
+        penalty = norm(plan.norms(sweeps.units, state["W"]), self.solver.p) ** 2 + float(b @ b)
+        # P - D = (1/n) [Σ s (½R² + ½R² - <R, R + f>)] + ... = -(1/n) Σ s <R, f> + (λ/2) (penalty + dual norm)
+        return max(0.0, -inner / n + (penalty + dual_norm) / (2 * C * n))
