@@ -13,8 +13,8 @@ from ...combination import Combination
 from ...families.base import Enumerable
 from ...predictors import RandomFeature, feature_maps
 from ...problem import Problem, Result, nu_of
-from ..base import generator
-from ..centring import Centring, centred_products, nonnegative_weights
+from ..aligning import weigh
+from ..base import NothingAligned, generator
 from ._grids import sum_of_squares
 from .preparation import Prepared, columns_of_time, prepare
 
@@ -188,14 +188,10 @@ def first_weights(plan: Plan, first: Problem, p: float) -> np.ndarray:
 def _aligned(first: Problem, members, rho_sq) -> np.ndarray:
     """Return the best aligned weights on some of the rows, zeros where the targets of these are constant."""
     some = first.rows(np.linspace(0, first.n_rows - 1, min(ALIGNED_ROWS, first.n_rows)).astype(int))
-    assert some.sample_weight is not None
-    centring = Centring(some.sample_weight)
-    Y = centring.targets(some.Y)
-    if not Y.any():
+    try:
+        return weigh(some, members, rho_sq)[0]
+    except NothingAligned:
         return np.zeros(len(members))
-    M, b = centred_products(some.family.bank(some.X, members), centring, Y)
-    inverse = np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
-    return nonnegative_weights(M * np.multiply.outer(inverse, inverse), b * inverse)
 
 
 def best_weights(norms: np.ndarray, p: float, alive: np.ndarray) -> np.ndarray:
