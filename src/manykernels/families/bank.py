@@ -49,6 +49,10 @@ class Bank(ABC):
     def quad_forms(self, A: np.ndarray) -> np.ndarray:
         """Return tr(Aᵀ K_i A) for every member."""
 
+    @abstractmethod
+    def inner_products(self, M: np.ndarray) -> np.ndarray:
+        """Return <K_i, M> for every member; M is symmetric."""
+
     def n_columns(self, weights: np.ndarray) -> int | None:
         """Return the number of explicit features of members with weight, or None if they have none."""
         return None
@@ -142,6 +146,18 @@ class TileBank(Bank):
 
         q = np.sum(map_in_threads(partial, range(len(self.tiles))), axis=0)
         return np.maximum(q, 0.0)
+
+    def inner_products(self, M):
+        """Return <K_i, M>, from one pass over the upper triangles."""
+
+        def partial(tile):
+            a, b = tile
+            part = M[a:b, a:].copy()
+            part[:, b - a :] *= 2  # the tile stands for its mirror image too
+            block = self.open(a, b)
+            return np.array([np.vdot(block(i), part) for i in range(self.n_members)])
+
+        return np.sum(map_in_threads(partial, self.tiles), axis=0)
 
 
 class Sharing:
@@ -269,6 +285,13 @@ class StackBank(Bank):
         q = np.sum(map_in_threads(partial, self.tiles), axis=0)[self.members]
         return np.maximum(q, 0.0)
 
+    def inner_products(self, M):
+        """Return <K_i, M>, from one pass over the stack."""
+        total = np.zeros(self.stack.shape[2])
+        for rows in row_blocks(self.n_rows, self.stack.shape[1] * self.stack.shape[2]):
+            total += M[rows].ravel() @ self.stack[rows].reshape(-1, len(total))
+        return total[self.members]
+
 
 class FeatureBank(Bank):
     """Members with explicit features: everything is a product with Φ, n × Σ widths.
@@ -314,10 +337,20 @@ class FeatureBank(Bank):
         """Return ‖Φ_iᵀA‖² for every member."""
         q = np.empty(self.n_members)
         for first, last, phi in self._blocks():
-            squares = np.square(phi.T @ A).sum(axis=1)
-            owner = np.repeat(np.arange(last - first), self.widths[first:last])
-            q[first:last] = np.bincount(owner, weights=squares, minlength=last - first)
+            q[first:last] = self._by_member(np.square(phi.T @ A).sum(axis=1), first, last)
         return q
+
+    def inner_products(self, M):
+        """Return tr(Φ_iᵀ M Φ_i) for every member."""
+        out = np.empty(self.n_members)
+        for first, last, phi in self._blocks():
+            out[first:last] = self._by_member(np.einsum("tj,tj->j", phi, M @ phi), first, last)
+        return out
+
+    def _by_member(self, values: np.ndarray, first: int, last: int) -> np.ndarray:
+        """Return the sums of values of features over each of the members first:last."""
+        owner = np.repeat(np.arange(last - first), self.widths[first:last])
+        return np.bincount(owner, weights=values, minlength=last - first)
 
     def n_columns(self, weights):
         """Return the number of features of members with weight."""

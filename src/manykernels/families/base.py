@@ -18,39 +18,10 @@ from sklearn.base import BaseEstimator
 from ..features import FeatureMap
 from ..kernels import Kernel
 from .bank import Bank
+from .direction import Direction
 from .values import Values
 
 Members = Sequence[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Direction:
-    """A symmetric matrix M over pairs of rows, which members are compared with by <K_i, M>.
-
-    Either low rank with signs, ``M = V diag(signs) Vᵀ`` (the gradient of J is V = A with signs 1), or dense.
-
-    Attributes
-    ----------
-    V : (n, k) array or None
-    signs : (k,) array or None
-    dense : (n, n) array or None
-    """
-
-    V: np.ndarray | None = None
-    signs: np.ndarray | None = None
-    dense: np.ndarray | None = None
-
-    @classmethod
-    def of_gradient(cls, A: np.ndarray) -> Direction:
-        """Return A Aᵀ, along which J falls fastest."""
-        return cls(V=A, signs=np.ones(A.shape[1]))
-
-    def matrix(self) -> np.ndarray:
-        """Return M as an n × n array."""
-        if self.dense is not None:
-            return self.dense
-        assert self.V is not None and self.signs is not None
-        return (self.V * self.signs) @ self.V.T
 
 
 @dataclass(frozen=True, eq=False)

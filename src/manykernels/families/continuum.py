@@ -136,25 +136,6 @@ def over_tiles(func: Callable[[int, int], Any], n: int) -> list[Any]:
     return map_in_threads(lambda tile: func(*tile), tiles)
 
 
-def tile_of(direction: Direction, a: int, b: int) -> np.ndarray:
-    """Return M on rows a:b × columns a:n, mirror image included."""
-    if direction.dense is not None:
-        M = np.array(direction.dense[a:b, a:], dtype=float)
-    else:
-        assert direction.V is not None and direction.signs is not None
-        M = (direction.V[a:b] * direction.signs) @ direction.V[a:].T
-    M[:, b - a :] *= 2
-    return M
-
-
-def is_zero(direction: Direction) -> bool:
-    """Whether no member has an inner product with M."""
-    if direction.dense is not None:
-        return not direction.dense.any()
-    assert direction.V is not None and direction.signs is not None
-    return not (direction.V.any() and direction.signs.any())
-
-
 def climb(curve: Curve, low: float, high: float, start: float, tolerance: float) -> tuple[float, float]:
     """Return the local maximum of a smooth function inside a bracket, and its value.
 

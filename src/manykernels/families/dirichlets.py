@@ -10,7 +10,7 @@ from .._util.arrays import row_blocks
 from ..kernels import Dirichlet
 from .bank import Bank, FeatureBank
 from .base import Best, Direction, Searcher
-from .continuum import Continuum, check_pair, draw_near, is_zero, kept, maxima
+from .continuum import Continuum, check_pair, draw_near, kept, maxima
 
 #: Points of the grid per half period of the highest frequency in <K_σ, M>, which is the range of the column:
 #: a maximum between two of them is at most 1/cos(π/16) = 1.02 times as high.
@@ -118,29 +118,23 @@ class FrequencySearch(Searcher):
         values = np.empty(len(self.grid))
         for part in row_blocks(len(self.grid), len(self.x)):
             angles = np.outer(self.x, self.grid[part])
-            values[part] = sum(_forms(direction, wave(angles)) for wave in (np.cos, np.sin))
-        return self._sum(direction) + 2 * values
-
-    @staticmethod
-    def _sum(direction) -> float:
-        if direction.dense is not None:
-            return float(direction.dense.sum())
-        return float(direction.signs @ np.square(direction.V.sum(axis=0)))
+            values[part] = sum(direction.forms(wave(angles)) for wave in (np.cos, np.sin))
+        return direction.total() + 2 * values
 
     def exact(self, direction: Direction, t: float) -> tuple[float, float, float]:
         """Return <K_σ, M> and its two derivatives, one product of M with four columns."""
         x, c, s = self.x, np.cos(t * self.x), np.sin(t * self.x)
         B = np.column_stack([c, s, -x * s, x * c])
-        MB = _times(direction, B)
+        MB = direction.times(B)
         second = np.column_stack([-x * x * c, -x * x * s])
-        value = self._sum(direction) + 2 * float(np.vdot(B[:, :2], MB[:, :2]))
+        value = direction.total() + 2 * float(np.vdot(B[:, :2], MB[:, :2]))
         slope = 4 * float(np.vdot(B[:, 2:], MB[:, :2]))
         bend = 4 * float(np.vdot(second, MB[:, :2]) + np.vdot(B[:, 2:], MB[:, 2:]))
         return value, slope, bend
 
     def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
         """Return the best maxima over σ."""
-        if is_zero(direction):
+        if direction.is_zero():
             return Best([], np.zeros(0), True)
         found = maxima(
             self.grid,
@@ -152,19 +146,3 @@ class FrequencySearch(Searcher):
         rho_sq = np.ones(1) if self.scale is None else self.scale.rho_sq([0.0], 1.0)  # the same for all
         pairs = [(v / rho_sq[0], float(np.clip(t, self.grid[0], self.grid[-1]))) for v, t in found]
         return kept(pairs, exclude, lambda a, b: abs(a - b) <= SAME * self.pitch, size, True)
-
-
-def _times(direction: Direction, B) -> np.ndarray:
-    """Return M B."""
-    if direction.dense is not None:
-        return direction.dense @ B
-    assert direction.V is not None and direction.signs is not None
-    return (direction.V * direction.signs) @ (direction.V.T @ B)
-
-
-def _forms(direction: Direction, B) -> np.ndarray:
-    """Return the diagonal of Bᵀ M B."""
-    if direction.dense is not None:
-        return np.einsum("ij,ij->j", B, direction.dense @ B)
-    assert direction.V is not None and direction.signs is not None
-    return direction.signs @ np.square(direction.V.T @ B)

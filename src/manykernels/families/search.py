@@ -12,9 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from .._util.arrays import row_blocks
-from .._util.threads import map_in_threads
-from .bank import Bank, FeatureBank, StackBank, TileBank
 from .base import Best, Direction, Searcher
 
 
@@ -47,27 +44,6 @@ def nothing(exhaustive: bool = True) -> Best:
     return Best([], np.empty(0), exhaustive)
 
 
-def is_zero(direction: Direction) -> bool:
-    """Whether M = 0."""
-    if direction.dense is not None:
-        return not np.any(direction.dense)
-    assert direction.V is not None and direction.signs is not None
-    return not np.any(direction.V[:, direction.signs != 0])
-
-
-def check_direction(direction: Direction, n: int) -> None:
-    """Raise ValueError unless M is finite and has one row for each of the n rows."""
-    M = direction.dense if direction.dense is not None else direction.V
-    if M is None:
-        raise ValueError("direction is empty; give V with signs, or a dense matrix.")
-    if M.ndim != 2 or M.shape[0] != n or (direction.dense is not None and M.shape[1] != n):
-        raise ValueError(
-            f"direction has shape {M.shape}; it must have one row for each of the {n} rows of X."
-        )
-    if not np.isfinite(M).all():
-        raise ValueError("direction holds values that are not finite; nothing can be compared with it.")
-
-
 def ranked(members: Sequence[Any], values: np.ndarray, size: int, exhaustive: bool) -> Best:
     """Return the `size` best, ties in the order given; vanishing members have the value -inf."""
     order = np.argsort(-values, kind="stable")[: max(size, 0)]
@@ -90,42 +66,6 @@ def power_norm(parts: Iterable[np.ndarray], q: float) -> float:
 
 
 # -- families that can be listed -----------------------------------------------------------------------------
-
-
-def forms_along(bank: Bank, direction: Direction) -> np.ndarray:
-    """Return <K_i, M> of all members of a bank, one pass over their values per group of signs."""
-    if direction.dense is None:
-        V, signs = direction.V, direction.signs
-        assert V is not None and signs is not None
-        out = np.zeros(bank.n_members)
-        for sign in (1.0, -1.0):
-            part = np.flatnonzero(sign * signs > 0)
-            if len(part):
-                out += sign * bank.quad_forms(V[:, part] * np.sqrt(np.abs(signs[part])))
-        return out
-    M = (direction.dense + direction.dense.T) / 2
-    if isinstance(bank, FeatureBank):
-        out = np.empty(bank.n_members)
-        for first, last, phi in bank._blocks():
-            owner = np.repeat(np.arange(last - first), bank.widths[first:last])
-            forms = np.einsum("tj,tj->j", phi, M @ phi)
-            out[first:last] = np.bincount(owner, weights=forms, minlength=last - first)
-        return out
-    if isinstance(bank, StackBank):
-        total = np.zeros(bank.stack.shape[2])
-        for rows in row_blocks(bank.n_rows, bank.stack.shape[1] * bank.stack.shape[2]):
-            total += M[rows].ravel() @ bank.stack[rows].reshape(-1, len(total))
-        return total[bank.members]
-    assert isinstance(bank, TileBank)
-
-    def partial(tile):
-        a, b = tile
-        part = M[a:b, a:].copy()
-        part[:, b - a :] *= 2  # the tile stands for its mirror image too
-        block = bank.open(a, b)
-        return np.array([np.vdot(block(i), part) for i in range(bank.n_members)])
-
-    return np.sum(map_in_threads(partial, bank.tiles), axis=0)
 
 
 class Listed(CostedSearcher):
@@ -151,13 +91,13 @@ class Listed(CostedSearcher):
         return self._all(direction)[[self.place[z] for z in members]]
 
     def _all(self, direction):
-        forms = forms_along(self.bank, direction)
+        forms = direction.along(self.bank)
         return np.divide(forms, self.rho_sq, out=np.full(len(forms), -np.inf), where=self.rho_sq > 0)
 
     def best(self, direction, *, size=1, exclude=(), rng=None):
         """Return the best of all members."""
-        check_direction(direction, self.bank.n_rows)
-        if is_zero(direction):
+        direction.check(self.bank.n_rows)
+        if direction.is_zero():
             return nothing()
         values = self._all(direction)
         values[[self.place[z] for z in exclude if z in self.place]] = -np.inf

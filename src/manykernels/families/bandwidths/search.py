@@ -17,7 +17,7 @@ from ...kernels import pairwise_statistic
 from ...kernels._distances import add_l1_moments, l1_distances
 from ..bank import row_tiles
 from ..base import Best, Direction, Searcher
-from ..continuum import draw_near, is_zero, kept, maxima, over_tiles, tile_of
+from ..continuum import draw_near, kept, maxima, over_tiles
 
 #: Pitch of the bins in log distance and of the grid in log σ. As a function of log σ, a Gaussian kernel's value
 #: has no frequencies above 25 to speak of (they fall as exp(-πω/4)): the grid oversamples it 25 times.
@@ -100,7 +100,7 @@ class BandwidthSearch(Searcher):
 
         def partial(a, b):
             _, index, place = self._binned(a, b)
-            where, weight = index.ravel(), tile_of(direction, a, b).ravel()
+            where, weight = index.ravel(), direction.tile(a, b).ravel()
             return np.stack(
                 [
                     np.bincount(where, weights=weight, minlength=self.n_bins),
@@ -127,7 +127,7 @@ class BandwidthSearch(Searcher):
         def partial(a, b):
             r = self._distances(a, b) * inverse
             E = np.exp(-r)
-            E *= tile_of(direction, a, b)
+            E *= direction.tile(a, b)
             value = float(E.sum())
             E *= r
             first = float(E.sum())
@@ -138,7 +138,7 @@ class BandwidthSearch(Searcher):
 
     def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
         """Return the best maxima over σ."""
-        if is_zero(direction):
+        if direction.is_zero():
             return Best([], np.zeros(0), True)
         grid = np.minimum(self.grid, math.log(self.high))
         found = maxima(
@@ -236,7 +236,7 @@ class ColumnwiseSearch(Searcher):
 
     def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
         """Return the best maxima that were found; hardly ever worse than the best on a line."""
-        if is_zero(direction):
+        if direction.is_zero():
             return Best([], np.zeros(0), False)
         rng = np.random.default_rng(0) if rng is None else rng
         M = direction.matrix()

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads, n_threads, one_blas_thread
-from ..search import CostedSearcher, Listed, check_direction, is_zero, nothing, power_norm, ranked
+from ..search import CostedSearcher, Listed, nothing, power_norm, ranked
 from ._products import add_squares, scale_or_drop
 from .monomial_table import ProductTable, n_heads
 from .monomials import n_multisets
@@ -143,8 +143,8 @@ class MonomialSearcher(ProductSearcher):
 
     def best(self, direction, *, size=1, exclude=(), rng=None):
         """Return the best of all products where that is affordable, else of those that a search meets."""
-        check_direction(direction, self.n)
-        if is_zero(direction) or self.r == 0:
+        direction.check(self.n)
+        if direction.is_zero() or self.r == 0:
             return nothing()
         V, signs, whole = self.low_rank(direction)
         if not self.exhaustive(V):
@@ -193,16 +193,7 @@ class MonomialSearcher(ProductSearcher):
             return out
         lengths = np.array([len(z) for z in members], dtype=np.intp)
         rho_sq = self.prior_sq[lengths]
-        if direction.dense is not None:
-            phi = np.concatenate([_rows_of(Z, codes) for _, Z in self._blocks(self.X)], axis=1)
-            forms = np.einsum("jt,jt->j", phi @ ((direction.dense + direction.dense.T) / 2), phi)
-        else:
-            V, signs = direction.V, direction.signs
-            assert V is not None and signs is not None
-            total = np.zeros((len(members), V.shape[1]))
-            for rows, Z in self._blocks(self.X):
-                total += _rows_of(Z, codes) @ V[rows]
-            forms = np.square(total) @ signs
+        forms = direction.forms_of_rows((rows, _rows_of(Z, codes)) for rows, Z in self._blocks(self.X))
         if self.how == "trace":
             rho_sq = rho_sq * self._means(codes)
         return np.divide(forms, rho_sq, out=np.full(len(members), -np.inf), where=rho_sq > 0)

@@ -18,7 +18,7 @@ from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads
 from ..bank import Sharing, row_tiles
 from ..base import Best, Direction
-from ..search import CostedSearcher, check_direction, forms_along, is_zero, nothing, ranked, rho_sq_of
+from ..search import CostedSearcher, nothing, ranked, rho_sq_of
 from .sampling import product_sampler
 
 #: Members that a search keeps beyond those asked for, to be ranked again in full precision.
@@ -103,12 +103,12 @@ class ProductSearcher(CostedSearcher):
 
     def _draws(self, direction, rng) -> list[Prefix]:
         """Return products drawn near proportionally to their value, where it is a sum of squares."""
-        if direction.V is None:
+        V = direction.positive()
+        if V is None or not V.shape[1]:
             return []
-        V = direction.V[:, direction.signs > 0] * np.sqrt(direction.signs[direction.signs > 0])
         if self._sampler is None:
             self._sampler = product_sampler(self.family, self.X, self.scale)
-        drawn = self._sampler.draw(V, BEAM, rng) if V.shape[1] else None
+        drawn = self._sampler.draw(V, BEAM, rng)
         members = [] if drawn is None else sorted(set(drawn[0]))
         return [z for z in self.coded(members) if z]
 
@@ -152,20 +152,8 @@ class ProductSearcher(CostedSearcher):
         return self.named(self._leaders(seen, members, size))
 
     def low_rank(self, direction: Direction) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return V and signs, and whether they are all of M: of a dense one the leading parts."""
-        if direction.dense is None:
-            assert direction.V is not None and direction.signs is not None
-            used = np.flatnonzero(direction.signs != 0)
-            return direction.V[:, used], direction.signs[used], True
-        values, vectors = np.linalg.eigh((direction.dense + direction.dense.T) / 2)
-        order = np.argsort(-np.abs(values))
-        order = order[np.abs(values[order]) > 1e-12 * np.abs(values[order[0]])]
-        kept = order[: max(8, self.n // 50)]
-        return (
-            vectors[:, kept] * np.sqrt(np.abs(values[kept])),
-            np.sign(values[kept]),
-            len(kept) == len(order),
-        )
+        """Return V and signs, and whether they are all of M: of a dense one as many parts as pay."""
+        return direction.leading(max(8, self.n // 50))
 
 
 class GramSearcher(ProductSearcher):
@@ -185,30 +173,26 @@ class GramSearcher(ProductSearcher):
 
     def best(self, direction, *, size=1, exclude=(), rng=None):
         """Return the best of the products that the search meets."""
-        check_direction(direction, self.n)
-        if is_zero(direction) or self.r == 0:
+        direction.check(self.n)
+        if direction.is_zero() or self.r == 0:
             return nothing()
         return self.heuristic(direction, size, exclude, rng)
 
     def values(self, direction, members):
         """Return the values of members, from their Gram matrices."""
-        forms = forms_along(self.family.bank(self.X, members), direction)
+        forms = direction.along(self.family.bank(self.X, members))
         rho_sq = rho_sq_of(self.scale, members)
         return np.divide(forms, rho_sq, out=np.full(len(members), -np.inf), where=rho_sq > 0)
 
     def extensions(self, direction, prefixes):
         """Return the values of all one-factor extensions, O(m r n²)."""
+        direction = direction.symmetrised()
 
         def partial(tile):
             a, b = tile
             block = self.sharing.open(self.X[a:b], self.X[a:])
             K = np.stack([block(j).ravel() / self.base[j] for j in range(self.r)])
-            if direction.dense is not None:
-                M = (direction.dense[a:b, a:] + direction.dense[a:, a:b].T) / 2
-            else:
-                M = (direction.V[a:b] * direction.signs) @ direction.V[a:].T
-            M[:, b - a :] *= 2
-            flat = M.ravel()
+            flat = direction.tile(a, b).ravel()
             out = np.empty((len(prefixes), self.r))
             for i, z in enumerate(prefixes):
                 out[i] = K @ (flat * np.prod(K[list(z)], axis=0) if z else flat)
