@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from .._util.checks import Rule
 from ..features import FeatureMap
 from ..kernels import Kernel
 from .bank import Bank
@@ -115,6 +116,8 @@ class Family(BaseEstimator):
 
     Attributes
     ----------
+    rules : dict
+        What a parameter may be, by its name.
     pairwise : bool
         Whether the rows are ready-made kernel values, ``(n, n_train, n_kernels)``.
     factorises : bool
@@ -125,6 +128,7 @@ class Family(BaseEstimator):
         Whether sparse rows need not be made dense.
     """
 
+    rules: ClassVar[dict[str, Rule]] = {}
     pairwise: ClassVar[bool] = False
     factorises: ClassVar[bool] = False
     rank_one: Any = False

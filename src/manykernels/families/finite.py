@@ -17,7 +17,7 @@ from ._stack import symmetry_violation
 from .bank import Bank, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
 from .base import Family, HasFeatures, HasRandomFeatures
 from .draws import draw_listed, uniform_listed
-from .search import Listed
+from .search import ListSearcher
 from .values import KernelValues, StackValues, Values
 
 #: Kernels of this package that are scikit-learn's of these names, with features besides.
@@ -52,9 +52,9 @@ class _FiniteFamily(Family):
         """Return the kernels that agree most with a direction, from one pass over all; see ``Products.best``."""
         return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
-    def searcher(self, X, scale) -> Listed:
+    def searcher(self, X, scale) -> ListSearcher:
         """Return what finds the best kernels for one direction after another."""
-        return Listed(self._bound(X), X, scale)
+        return ListSearcher(self._bound(X), X, scale)
 
 
 class Finite(_FiniteFamily):

@@ -1,8 +1,7 @@
 """Finding the members of a family that agree most with a direction M: the largest <K_z, M>/ρ_z².
 
 A searcher is bound to rows and a scale, and keeps what does not depend on the direction. Here is what all searchers
-share, and the one for members that are compared one by one; :mod:`.product_search` and :mod:`.monomial_search` are
-about families too large for that.
+share, and the one for members that are compared one by one; families too large for that have searchers of their own.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def power_norm(parts: Iterable[np.ndarray], q: float) -> float:
 # -- families that can be listed -----------------------------------------------------------------------------
 
 
-class Listed(CostedSearcher):
+class ListSearcher(CostedSearcher):
     """All members compared one by one, by quadratic forms. Always exhaustive.
 
     Parameters

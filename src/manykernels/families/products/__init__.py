@@ -1,4 +1,21 @@
-"""All products of at most D base kernels: a family of C(r + D, D) members.
+"""All products of at most D base kernels: a family of C(r + D, D) - 1 members.
+
+The class is :class:`Products`; the other files are what it does with members that cannot be listed.
+
+=======================  ====================================================================================
+``monomials.py``         members as sorted tuples: listing, counting, naming; the columns Π_j x_j
+``product_sum.py``       the sum of all members as one kernel, in closed form (p = 2)
+``sampling.py``          drawing members near proportionally to g, from Gram matrices: Algorithm 3
+``monomial_sampler.py``  the same for products of columns, which need no Gram matrices
+``search.py``            the best member along a direction: grown, drawn, improved factor by factor
+``monomial_search.py``   the same for products of columns, all of them compared as long as that is affordable
+``monomial_table.py``    all products of columns as a few matrix products; its compiled loops are ``_products.py``
+=======================  ====================================================================================
+
+Algorithm 3 of Afkanpour et al. (2013) draws one product: S = Σ_j K_j and M = A Aᵀ (line 2), the masses
+δ(d) = <M, S^{∘d}>/ρ_d² (line 3) and a degree from them (line 4), then one factor after the other (lines 5-9): its
+conditional (line 6), a draw (line 7), and M ← M ∘ K_j (line 8). Here many are drawn at once, and share what they have
+in common.
 
 References
 ----------
@@ -8,7 +25,6 @@ Multiple Kernel Learning*, section 4; Afkanpour (2013), *Multiple Kernel Learnin
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,20 +32,26 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from ..._util.arrays import row_blocks
+from ..._util.checks import check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, as_kernel
 from ..bank import Bank, FeatureBank, Sharing, TileBank
 from ..base import Family
-from ..search import CostedSearcher
-from .monomial_search import product_searcher
+from ..draws import checked
+from ..search import CostedSearcher, ListSearcher
+from .monomial_sampler import MonomialSampler
+from .monomial_search import MonomialSearcher
 from .monomials import monomials, multisets, n_multisets, orderings, power_name
 from .product_sum import ProductSum
-from .sampling import draw_products, product_sampler, uniform_products
+from .sampling import GramSampler, Sampler, uniform_products
+from .search import GramSearcher
 
 #: Largest family that is enumerated; beyond it, sampling and search are the tools.
 MAX_ENUMERATED = 500_000
 #: Up to this many rows the sum of all kernels is held as a matrix.
 PROPOSAL_ROWS = 3000
+#: Products of base kernels are all compared up to this many entries of their Gram matrices.
+EXHAUSTIVE_GRAMS = 2e10
 
 
 class Products(Family):
@@ -61,6 +83,10 @@ class Products(Family):
     """
 
     factorises = True
+    rules = {"degree": whole(1), "count": choice("distinct", "ordered")}
+    #: Known when resolved: the number of base kernels, r, and their names.
+    _r: int
+    _names: list[str]
 
     def __init__(self, degree=2, base=None, count="distinct", degree_prior=None):
         self.degree = degree
@@ -88,13 +114,12 @@ class Products(Family):
             resolved._names = [k.label(names) for k in resolved.base]
         return resolved
 
+    def _bound(self, X) -> Products:
+        """Return the family itself, resolved for the rows if it is not."""
+        return self if hasattr(self, "_r") else self.resolve(X.shape[1])
+
     def _check(self):
-        if not isinstance(self.degree, numbers.Integral) or self.degree < 1:
-            raise ValueError(
-                f"degree of Products is {self.degree!r}; it must be a whole number of at least 1."
-            )
-        if self.count not in ("distinct", "ordered"):
-            raise ValueError(f"count of Products is {self.count!r}; use 'distinct' or 'ordered'.")
+        check_parameters(self, self.rules)
         if self.base is not None and (isinstance(self.base, str) or not isinstance(self.base, Sequence)):
             raise ValueError(
                 f"base of Products is {brief(self.base)}; pass a list of kernels, or None for the columns."
@@ -257,7 +282,7 @@ class Products(Family):
     # -- draws -----------------------------------------------------------------------------------------
 
     def draw(self, X, A, size, rng, scale=None):
-        """Draw members near proportionally to g, without listing them (000 Alg. 3, for c outputs).
+        """Draw members near proportionally to g, without listing them (Afkanpour et al. 2013, Alg. 3).
 
         An ordered tuple of 0 to D factors is drawn with probability proportional to
         tr(Aᵀ K_z A)/(ρ_d² Π_j base_j), where base_j is 1 without a scale and mean κ_j(x_t, x_t) otherwise.
@@ -279,17 +304,26 @@ class Products(Family):
         probability : array
             Of drawing that multiset in one draw. Where nothing has mass (A = 0), draws are uniform.
         """
-        return draw_products(self, X, A, size, rng, scale)
+        return self._bound(X).drawer(X, scale)(checked(X, A), size, rng)
 
     def drawer(self, X, scale):
         """Return a function that draws for one A after another, sharing what does not depend on A."""
-        sampler = product_sampler(self, X, scale)
+        sampler = self.sampler(X, scale)
 
         def draw(A, size, rng):
             drawn = sampler.draw(A, size, rng)
             return self.draw_uniform(size, rng) if drawn is None else drawn
 
         return draw
+
+    def sampler(self, X, scale=None) -> Sampler:
+        """Return what draws members on rows X, to be reused for one A after another."""
+        family, base = self._bound(X), None
+        if scale is not None and scale.how is not None:
+            base = scale.base if scale.base is not None else family.base_scale(scale.X, scale.sample_weight)
+        if self.base is None:
+            return MonomialSampler(X, base, family._prior_sq())
+        return GramSampler(X, family._base(), base, family._prior_sq())
 
     def proposal_gram(self, X, scale, p):
         """Return the sum over ordered products, the constant included; its diagonal when rows are many."""
@@ -334,7 +368,14 @@ class Products(Family):
 
     def searcher(self, X, scale) -> CostedSearcher:
         """Return what finds the best products for one direction after another, sharing what it can."""
-        return product_searcher(self, X, scale)
+        family = self._bound(X)
+        given = scale is not None and isinstance(scale.how, np.ndarray)
+        if self.base is None and not given:
+            return MonomialSearcher(family, X, scale)
+        size = family.size()
+        if given or (size <= MAX_ENUMERATED and size * X.shape[0] ** 2 <= EXHAUSTIVE_GRAMS):
+            return ListSearcher(family, X, scale)
+        return GramSearcher(family, X, scale)
 
 
 def _positive_numbers(values, count: int) -> bool:

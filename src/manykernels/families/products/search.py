@@ -19,14 +19,12 @@ from ..._util.threads import map_in_threads
 from ..bank import Sharing, row_tiles
 from ..base import Best, Direction
 from ..search import CostedSearcher, nothing, ranked, rho_sq_of
-from .sampling import product_sampler
+from .monomials import Prefix
 
 #: Members that a search keeps beyond those asked for, to be ranked again in full precision.
 SLACK = 32
 #: Width of the beam, and number of draws, of a search that is not exhaustive.
 BEAM = 64
-
-Prefix = tuple[int, ...]
 
 
 class ProductSearcher(CostedSearcher):
@@ -107,7 +105,7 @@ class ProductSearcher(CostedSearcher):
         if V is None or not V.shape[1]:
             return []
         if self._sampler is None:
-            self._sampler = product_sampler(self.family, self.X, self.scale)
+            self._sampler = self.family.sampler(self.X, self.scale)
         drawn = self._sampler.draw(V, BEAM, rng)
         members = [] if drawn is None else sorted(set(drawn[0]))
         return [z for z in self.coded(members) if z]
