@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,12 +21,30 @@ from .._util.threads import map_in_threads
 from ..kernels import Kernel, pairwise_statistic
 from ._stack import add_quad_forms, weighted_sum_rows
 
-#: Gram matrices of all members are kept when they fit into this many bytes, otherwise recomputed each pass.
-CACHE_BYTES = 2**28
-#: Explicit features are kept up to this many bytes, otherwise recomputed in blocks of members.
-FEATURE_BYTES = 2**30
 #: A tile holds about this many pairs of rows, so that a tile and its exponentials stay in cache.
 TILE_PAIRS = 2**16
+
+
+@dataclass(frozen=True)
+class BankSizes:
+    """How much a bank keeps, and takes at once.
+
+    Attributes
+    ----------
+    cache_bytes : int
+        Gram matrices of all members are kept when they fit into so many, otherwise recomputed each pass.
+    feature_bytes : int
+        Explicit features are kept up to so many, otherwise recomputed in blocks of members.
+    tile_pairs : int
+        Pairs of rows of a tile, about.
+    """
+
+    cache_bytes: int = 2**28
+    feature_bytes: int = 2**30
+    tile_pairs: int = TILE_PAIRS
+
+
+BANK_SIZES = BankSizes()
 
 Block = Callable[[int], np.ndarray]
 
@@ -62,11 +81,11 @@ class Bank(ABC):
         raise NotImplementedError
 
 
-def row_tiles(n: int) -> list[tuple[int, int]]:
-    """Cut n rows into tiles whose upper-triangular part holds about TILE_PAIRS pairs."""
+def row_tiles(n: int, pairs: int = TILE_PAIRS) -> list[tuple[int, int]]:
+    """Cut n rows into tiles whose upper-triangular part holds about so many pairs."""
     edges, a = [], 0
     while a < n:
-        b = min(n, a + max(8, TILE_PAIRS // (n - a)))
+        b = min(n, a + max(8, pairs // (n - a)))
         edges.append((a, b))
         a = b
     return edges
@@ -75,15 +94,16 @@ def row_tiles(n: int) -> list[tuple[int, int]]:
 class TileBank(Bank):
     """Kernels evaluated on tiles ``rows a:b × columns a:n`` of the upper triangle.
 
-    A pass costs m n²/2 kernel values. Memory O(n²), plus at most CACHE_BYTES.
+    A pass costs m n²/2 kernel values. Memory O(n²), plus at most ``sizes.cache_bytes``.
     """
 
-    def __init__(self, n_rows: int, n_members: int):
+    def __init__(self, n_rows: int, n_members: int, sizes: BankSizes = BANK_SIZES):
         self.n_rows = n_rows
         self.n_members = n_members
-        self.tiles = row_tiles(n_rows)
+        self.tiles = row_tiles(n_rows, sizes.tile_pairs)
         self._cached: list[np.ndarray] | None = None
-        self._cacheable = 8 * n_members * sum((b - a) * (n_rows - a) for a, b in self.tiles) <= CACHE_BYTES
+        all_bytes = 8 * n_members * sum((b - a) * (n_rows - a) for a, b in self.tiles)
+        self._cacheable = all_bytes <= sizes.cache_bytes
 
     @abstractmethod
     def open(self, a: int, b: int) -> Block:
@@ -225,11 +245,11 @@ def each_applied(kernels: Sequence[Kernel], X, Z, B) -> np.ndarray:
 class KernelBank(TileBank):
     """A list of kernels on rows X; distances and inner products are kept when they fit."""
 
-    def __init__(self, kernels: Sequence[Kernel], X):
-        super().__init__(X.shape[0], len(kernels))
+    def __init__(self, kernels: Sequence[Kernel], X, sizes: BankSizes = BANK_SIZES):
+        super().__init__(X.shape[0], len(kernels), sizes)
         self.X = X
         self.sharing = Sharing(kernels)
-        budget = max(CACHE_BYTES, 8 * self.n_rows**2)
+        budget = max(sizes.cache_bytes, 8 * self.n_rows**2)
         keep = not self._cacheable and 8 * self.n_rows**2 * len(self.sharing.shared) <= budget
         self._statistics = {k: self.sharing.statistic(k, X, X) for k in self.sharing.shared} if keep else {}
 
@@ -302,25 +322,34 @@ class FeatureBank(Bank):
         ``make(first, last)`` returns the features of members first:last, side by side.
     widths : array
         Columns per member.
+    n_rows : int
+    sizes : BankSizes
     """
 
-    def __init__(self, make: Callable[[int, int], np.ndarray], widths, n_rows: int):
+    def __init__(
+        self,
+        make: Callable[[int, int], np.ndarray],
+        widths: Sequence[int] | np.ndarray,
+        n_rows: int,
+        sizes: BankSizes = BANK_SIZES,
+    ):
         self.make = make
         self.widths = np.asarray(widths, dtype=np.intp)
         self.n_rows = n_rows
         self.n_members = len(self.widths)
         total = 8 * n_rows * int(self.widths.sum())
-        self._phi = make(0, self.n_members) if total <= FEATURE_BYTES else None
+        self._phi = make(0, self.n_members) if total <= sizes.feature_bytes else None
+        #: Features of a block, where not all of them are kept.
+        self._per_block = max(1, sizes.feature_bytes // (32 * n_rows))
         self.starts = np.concatenate([[0], np.cumsum(self.widths)])
 
     def _blocks(self):
         if self._phi is not None:
             yield 0, self.n_members, self._phi
             return
-        per_block = max(1, FEATURE_BYTES // (32 * self.n_rows))
         first = 0
         while first < self.n_members:
-            last = int(np.searchsorted(self.starts, self.starts[first] + per_block, side="right")) - 1
+            last = int(np.searchsorted(self.starts, self.starts[first] + self._per_block, side="right")) - 1
             last = min(max(last, first + 1), self.n_members)
             yield first, last, self.make(first, last)
             first = last

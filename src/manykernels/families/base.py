@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from .._util.checks import Rule
 from ..features import FeatureMap
 from ..kernels import Kernel
-from .bank import Bank
+from .bank import BANK_SIZES, Bank, BankSizes
 from .direction import Direction
 from .values import Values
 
@@ -166,7 +166,7 @@ class Family(BaseEstimator):
         """Return Σ weights_i κ_i(x_t, x_t) for every row."""
         raise NotImplementedError
 
-    def bank(self, X, members: Members) -> Bank:
+    def bank(self, X, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Bind members to training rows, with whatever their evaluations may share."""
         raise NotImplementedError
 

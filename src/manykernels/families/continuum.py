@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from .._util.threads import map_in_threads
 from ..kernels import Kernel
-from .bank import Bank, KernelBank, each_applied, row_tiles, weighted_gram
+from .bank import BANK_SIZES, Bank, BankSizes, KernelBank, each_applied, row_tiles, weighted_gram
 from .base import Best, Direction, Family
 
 #: Steps of the climb: Newton's converge in two or three, the rest is for bisection next to a flat spot.
@@ -66,9 +66,9 @@ class Continuum(Family):
             out += w * k.diag(X)
         return out
 
-    def bank(self, X, members) -> Bank:
+    def bank(self, X, members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Bind members to rows; kernels of one statistic share it."""
-        return KernelBank(self._kernels(members), X)
+        return KernelBank(self._kernels(members), X, sizes)
 
     def best(self, X, direction: Direction, scale, *, size=1, exclude=(), rng=None) -> Best:
         """Return the best local maxima of <K_σ, M>/ρ_σ² over the bounds, best first.

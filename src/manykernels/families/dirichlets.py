@@ -8,7 +8,7 @@ import numpy as np
 
 from .._util.arrays import row_blocks
 from ..kernels import Dirichlet
-from .bank import Bank, FeatureBank
+from .bank import BANK_SIZES, Bank, BankSizes, FeatureBank
 from .base import Best, Direction, Searcher
 from .continuum import Continuum, check_pair, draw_near, kept, maxima
 
@@ -71,11 +71,13 @@ class Dirichlets(Continuum):
         """Return threes."""
         return np.full(len(members), 3, dtype=np.intp)
 
-    def bank(self, X, members) -> Bank:
+    def bank(self, X, members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return features while they are narrower than the Gram matrix, else tiles."""
         if 3 * len(members) >= X.shape[0]:
-            return super().bank(X, members)
-        return FeatureBank(lambda a, b: self.features(X, members[a:b]), self.widths(members), X.shape[0])
+            return super().bank(X, members, sizes)
+        return FeatureBank(
+            lambda a, b: self.features(X, members[a:b]), self.widths(members), X.shape[0], sizes
+        )
 
     def searcher(self, X, scale):
         """Return the search for the best frequency on fixed rows."""

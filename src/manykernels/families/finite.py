@@ -14,7 +14,7 @@ from .._util.text import brief
 from .._util.threads import map_in_threads
 from ..kernels import Kernel, as_kernel
 from ._stack import symmetry_violation
-from .bank import Bank, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
+from .bank import BANK_SIZES, Bank, BankSizes, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
 from .base import Family, HasFeatures, HasRandomFeatures
 from .draws import draw_listed, uniform_listed
 from .search import ListSearcher
@@ -175,7 +175,7 @@ class Finite(_FiniteFamily):
         """Return a map to features for every member, exact where the kernel has finitely many."""
         return [k.random_features(n_features, seed, i, size) for i, k in enumerate(self._picked(members))]
 
-    def bank(self, X, members) -> Bank:
+    def bank(self, X, members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return explicit features where the family has them and they are narrower than the Gram matrix, else tiles."""
         kernels = self._picked(members)
         if _all_explicit(self):  # of some members alone no predictor could be made
@@ -185,8 +185,9 @@ class Finite(_FiniteFamily):
                     lambda a, b: np.hstack([k.features(X) for k in kernels[a:b]]),
                     widths,
                     X.shape[0],
+                    sizes,
                 )
-        return KernelBank(kernels, X)
+        return KernelBank(kernels, X, sizes)
 
     def values(self, X, members) -> Values:
         """Return what evaluates kernels on chosen pairs of rows, sharing inner products."""
@@ -274,7 +275,7 @@ class Precomputed(_FiniteFamily):
         """Return the weighted sum of the diagonals of square matrices."""
         return np.einsum("tti->ti", X)[:, list(members)].astype(float) @ np.asarray(weights)
 
-    def bank(self, X, members):
+    def bank(self, X, members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return a bank that reads the stack in place."""
         return StackBank(X, members)
 

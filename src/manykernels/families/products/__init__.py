@@ -35,7 +35,7 @@ from ..._util.arrays import row_blocks
 from ..._util.checks import check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, as_kernel
-from ..bank import Bank, FeatureBank, Sharing, TileBank
+from ..bank import BANK_SIZES, Bank, BankSizes, FeatureBank, Sharing, TileBank
 from ..base import Family
 from ..draws import checked
 from ..search import CostedSearcher, ListSearcher
@@ -269,15 +269,16 @@ class Products(Family):
 
         return block
 
-    def bank(self, X, members) -> Bank:
+    def bank(self, X, members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return features for monomials, tiles of products otherwise."""
         if self.base is None:
             return FeatureBank(
                 lambda a, b: monomials(X, members[a:b]),
                 np.ones(len(members), dtype=np.intp),
                 X.shape[0],
+                sizes,
             )
-        return _ProductBank(self, X, members)
+        return _ProductBank(self, X, members, sizes)
 
     # -- draws -----------------------------------------------------------------------------------------
 
@@ -389,8 +390,8 @@ def _positive_numbers(values, count: int) -> bool:
 class _ProductBank(TileBank):
     """Products of base Gram tiles; a tile of every base kernel is held at a time."""
 
-    def __init__(self, family: Products, X, members: Sequence):
-        super().__init__(X.shape[0], len(members))
+    def __init__(self, family: Products, X, members: Sequence, sizes: BankSizes):
+        super().__init__(X.shape[0], len(members), sizes)
         self.family, self.X, self.of = family, X, members
 
     def open(self, a, b):
