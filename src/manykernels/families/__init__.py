@@ -1,7 +1,6 @@
 """Sets of kernels: a list, ready-made matrices, all products of base kernels, continua."""
 
-from .bandwidths.gaussians import Gaussians
-from .bandwidths.laplacians import Laplacians
+from .bandwidths import Gaussians, Laplacians
 from .base import (
     Enumerable,
     Family,

@@ -89,7 +89,7 @@ class Continuum(Family):
         return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
     def draw(self, X, A, size, rng, scale=None):
-        """Draw members around the best for A Aᵀ, and return the density of each (001 Alg. 4)."""
+        """Draw members around the best for A Aᵀ, and return the density of each (Afkanpour 2013, Alg. 4)."""
         return self.drawer(X, scale)(A, size, rng)
 
     def label(self, member):

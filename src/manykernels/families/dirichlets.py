@@ -16,7 +16,7 @@ from .continuum import Continuum, check_pair, draw_near, kept, maxima
 #: a maximum between two of them is at most 1/cos(π/16) = 1.02 times as high.
 OVERSAMPLING = 8
 #: Frequencies closer than this share of the grid's pitch are the same member.
-SAME = 1e-2
+SAME_FREQUENCY = 1e-2
 
 
 class Dirichlets(Continuum):
@@ -147,4 +147,4 @@ class FrequencySearch(Searcher):
         )
         rho_sq = np.ones(1) if self.scale is None else self.scale.rho_sq([0.0], 1.0)  # the same for all
         pairs = [(v / rho_sq[0], float(np.clip(t, self.grid[0], self.grid[-1]))) for v, t in found]
-        return kept(pairs, exclude, lambda a, b: abs(a - b) <= SAME * self.pitch, size, True)
+        return kept(pairs, exclude, lambda a, b: abs(a - b) <= SAME_FREQUENCY * self.pitch, size, True)

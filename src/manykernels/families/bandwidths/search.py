@@ -34,7 +34,7 @@ STEPS, RESTARTS, RESTART_STEPS, FULL_STEPS, LAST_STEPS = 30, 2, 8, 10, 4
 #: Rows of the first steps: half of them, between these numbers.
 FEWEST_ROWS, MOST_ROWS = 250, 1000
 #: Two bandwidths closer than this, relatively, are the same member.
-SAME = 1e-3
+SAME_BANDWIDTH = 1e-3
 #: Of log σ; Newton's last step squares the error.
 TOLERANCE = 1e-5
 
@@ -43,14 +43,24 @@ TOLERANCE = 1e-5
 
 
 class BandwidthSearch(Searcher):
-    """The best single bandwidth for one direction after another, on rows whose distances are binned once."""
+    """The best single bandwidth for one direction after another, on rows whose distances are binned once.
 
-    def __init__(self, family, X, scale, low: float, high: float):
+    Parameters
+    ----------
+    family, X, scale :
+        As for every search.
+    low, high : float
+        Bounds of the bandwidth.
+    kept_bytes : int
+        Distances are kept up to so many, otherwise recomputed for every pass.
+    """
+
+    def __init__(self, family, X, scale, low: float, high: float, kept_bytes: int = KEPT_BYTES):
         super().__init__(family, X, scale)
         self.low, self.high = low, high
         self.power = POWERS[family.statistic]
         n = X.shape[0]
-        self._keeps = 4 * n * n <= KEPT_BYTES
+        self._keeps = 4 * n * n <= kept_bytes
         self._tiles: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         # Distances come from inner products: far from the origin they would drown in rounding.
         by_products = family.statistic == "sqdist" and not issparse(X)
@@ -169,7 +179,7 @@ def _scales(scale, members) -> np.ndarray:
 
 
 def _same(a, b) -> bool:
-    return bool(np.all(np.abs(np.log(np.asarray(a) / np.asarray(b))) <= SAME))
+    return bool(np.all(np.abs(np.log(np.asarray(a) / np.asarray(b))) <= SAME_BANDWIDTH))
 
 
 # -- one bandwidth per column --------------------------------------------------------------------------
@@ -187,7 +197,7 @@ class ColumnwiseSearch(Searcher):
     lines : list of (BandwidthSearch, (d,) array)
         Searches on lines σ = s · unit to start from, with the units.
     shrinkage : float
-        λ of eq. (6.2).
+        λ of Afkanpour (2013), eq. (6.2).
     """
 
     def __init__(self, family, X, scale, box: np.ndarray, lines: list, shrinkage: float = 0.0):
@@ -324,7 +334,7 @@ def _laplacian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]
 
 
 def draw_columnwise(search: ColumnwiseSearch, A, size, rng):
-    """Draw tuples of bandwidths, one column after the other (Alg. 4, lines 7-13)."""
+    """Draw tuples of bandwidths, one column after the other (Afkanpour 2013, Alg. 4, lines 7-13)."""
     if not A.any():
         return search.family.draw_uniform(size, rng)
     members, density = [], np.ones(size)
