@@ -17,7 +17,7 @@ from manykernels.families.base import Samplable, can
 from manykernels.families.draws import pick
 from manykernels.families.products.monomial_sampler import DrawSizes, MonomialSampler, PairTable
 from manykernels.families.products.monomials import multisets, orderings
-from manykernels.families.products.sampling import GramSampler, hadamard_power
+from manykernels.families.products.sampling import GramSampler
 from manykernels.kernels import RBF, Linear
 from manykernels.problem import Scale
 
@@ -381,12 +381,6 @@ def test_a_number_of_weight_zero_is_never_picked():
     picked = pick(np.random.default_rng(0), weights, 10_000)
     assert set(picked) == {1, 3}
     assert len(pick(np.random.default_rng(0), np.zeros(3), 5)) == 0
-
-
-@pytest.mark.parametrize("k", range(6))
-def test_hadamard_powers(k):
-    S = np.random.default_rng(0).standard_normal((3, 4))
-    assert_allclose(hadamard_power(S, k), S**k, rtol=1e-14)
 
 
 # -- uniform draws -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ._bins import add_numbered_scores, add_scores, fill_bins
-from .base import generator_of
+from .base import RandomMap
 from .neighbours import order_of_neighbours
 
 
@@ -126,7 +126,7 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
-class Binning:
+class Binning(RandomMap):
     """Random binning features of ``exp(-Σ_j |x_j - z_j|/σ_j)``.
 
     A grid has a pitch δ_j ~ Gamma(2, σ_j) and a random shift per column; the chance that two rows fall into one cell is
@@ -151,13 +151,6 @@ class Binning:
     Rahimi and Recht (2007), *Random Features for Large-Scale Kernel Machines*, Algorithm 2.
     """
 
-    sigma: float | np.ndarray
-    n_columns: int
-    columns: np.ndarray | None
-    seed: int
-    kernel: int
-    size: int
-    n_blocks = None
     sparse = True
 
     @cached_property
@@ -174,7 +167,7 @@ class Binning:
         kept = np.flatnonzero(np.isfinite(self._bandwidths))
         pitch, shift, factors = [], [], []
         for index in range(first, last):
-            rng = generator_of(self.seed, self.kernel, index)
+            rng = self.generator(index)
             pitch.append(rng.standard_gamma(2.0, self.n_columns))
             shift.append(rng.random(self.n_columns))
             factors.append(rng.integers(0, 2**31, self.n_columns, dtype=np.int64))

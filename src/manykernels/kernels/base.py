@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from .._util.checks import Rule, check_parameters
 from .._util.text import brief
 from ..features import Exact, FeatureMap
 from .columns import describe_columns, resolve_columns
@@ -23,6 +22,8 @@ class Kernel(BaseEstimator):
 
     Attributes
     ----------
+    rules : dict
+        What a parameter may be, by its name.
     statistic : str or None
         What the kernel needs to know of a pair of rows: "dot", "sqdist", "l1", "difference", or None.
     explicit : bool
@@ -33,6 +34,7 @@ class Kernel(BaseEstimator):
         Whether the kernel can be computed without making sparse rows dense.
     """
 
+    rules: ClassVar[dict[str, Rule]] = {}
     statistic: ClassVar[str | None] = None
     explicit: ClassVar[bool] = False
     has_random_features: ClassVar[bool] = False
@@ -48,6 +50,7 @@ class Kernel(BaseEstimator):
 
     def check(self) -> None:
         """Raise ValueError when a parameter makes no kernel."""
+        check_parameters(self, self.rules)
 
     def select(self, X):
         """Return the kernel's columns of `X`."""
@@ -105,17 +108,9 @@ class Kernel(BaseEstimator):
         return {k: v for k, v in self.get_params(deep=False).items() if k != "columns"}
 
 
-def is_finite_number(value) -> bool:
-    """Whether a value is a number, neither infinite nor NaN."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and bool(np.isfinite(value))
-
-
-def require_positive(kernel, name):
-    """Raise ValueError unless a parameter of the kernel is a positive number to compute with."""
-    value = getattr(kernel, name)
-    if not (is_finite_number(value) and value > 0):
-        raise ValueError(f"{name} of {brief(kernel)} must be a positive finite number.")
-    if not 1e-150 < float(value) < 1e150:
+def refuse_extremes(kernel: Kernel, name: str) -> None:
+    """Raise ValueError for a positive parameter whose powers would leave the range of numbers."""
+    if not 1e-150 < float(getattr(kernel, name)) < 1e150:
         raise ValueError(
             f"{name} of {brief(kernel)} is too extreme to compute with; rescale the columns of X."
         )

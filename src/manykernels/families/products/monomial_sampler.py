@@ -12,9 +12,10 @@ from typing import Literal
 import numpy as np
 
 from ..._util.arrays import row_blocks
+from ...kernels.plain import whole_power
 from ..draws import pick
 from .monomials import Prefix, orderings
-from .sampling import PREFIX_BLOCK, Sampler, hadamard_power
+from .sampling import PREFIX_BLOCK, Sampler
 
 #: Entries of the table of an expansion, at most; half of the data where that is more.
 MOST_PLACES = 2**22
@@ -326,7 +327,7 @@ class MonomialSampler(Sampler):
             P = below * S
         else:
             a, b = self.strips[i]
-            P = hadamard_power(self._pairs(i) if S is None else S, k)
+            P = whole_power(self._pairs(i) if S is None else S, k)
             P[:, b - a :] *= 2
         if self.keeps_powers:
             self._strips[k, i] = P

@@ -31,6 +31,7 @@ import numpy as np
 
 from ..._util.arrays import row_blocks
 from ...kernels import Kernel
+from ...kernels.plain import whole_power
 from ..bank import Sharing, row_tiles
 from ..draws import pick
 from .monomials import Prefix, orderings
@@ -237,7 +238,7 @@ class GramSampler(Sampler):
         """Return <M ∘ K_prefix ∘ S^{∘(k-1)}, K_j>."""
         cond = np.zeros((len(prefixes), self.r))
         for M, K in self._opened(A):
-            P = M * hadamard_power(K.sum(axis=0), k - 1)
+            P = M * whole_power(K.sum(axis=0), k - 1)
             for part in row_blocks(len(prefixes), len(M), PREFIX_BLOCK):
                 W = np.repeat(P[None], len(prefixes[part]), axis=0)
                 for w, prefix in zip(W, prefixes[part], strict=True):
@@ -245,18 +246,6 @@ class GramSampler(Sampler):
                         w *= K[j]
                 cond[part] += W @ K.T
         return np.maximum(cond, 0.0), np.zeros(len(prefixes))
-
-
-def hadamard_power(S: np.ndarray, k: int) -> np.ndarray:
-    """Return a new array S^{∘k} by squaring; far quicker than ``**``."""
-    out, square = None, S
-    while k:
-        if k & 1:
-            out = square.copy() if out is None else out * square
-        k >>= 1
-        if k:
-            square = square * square
-    return np.ones_like(S) if out is None else out
 
 
 def uniform_products(r: int, degree: int, count: str, size: int, rng) -> tuple[list[Prefix], np.ndarray]:
