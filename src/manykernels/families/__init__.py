@@ -27,3 +27,7 @@ __all__ = [
     "Products",
     "Samplable",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
