@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from .._util.arrays import row_blocks
 from .._util.threads import map_in_threads
 from ..kernels import Kernel, pairwise_statistic
+from ..kernels.statistics import Rows
 from ._stack import add_quad_forms, weighted_sum_rows
 
 #: A tile holds about this many pairs of rows, so that a tile and its exponentials stay in cache.
@@ -47,6 +48,8 @@ class BankSizes:
 BANK_SIZES = BankSizes()
 
 Block = Callable[[int], np.ndarray]
+#: A statistic and the columns it is of.
+Key = tuple[str, tuple[int, ...] | None]
 
 
 class Bank(ABC):
@@ -127,10 +130,10 @@ class TileBank(Bank):
         a = self.tiles[t][0]
         return lambda i: stacks[t][i, first - a : last - a, first - a :].copy()
 
-    def gram(self, weights):
+    def gram(self, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_i K_i."""
         weights = np.asarray(weights, dtype=float)
-        used = np.flatnonzero(weights)
+        used = np.flatnonzero(weights).tolist()
         K = np.empty((self.n_rows, self.n_rows))
         stacks = self._stacks()
 
@@ -151,7 +154,7 @@ class TileBank(Bank):
         map_in_threads(fill, range(len(self.tiles)))
         return K
 
-    def quad_forms(self, A):
+    def quad_forms(self, A: np.ndarray) -> np.ndarray:
         """Return tr(Aᵀ K_i A), from one pass over the upper triangles."""
         stacks = self._stacks()
 
@@ -167,7 +170,7 @@ class TileBank(Bank):
         q = np.sum(map_in_threads(partial, range(len(self.tiles))), axis=0)
         return np.maximum(q, 0.0)
 
-    def inner_products(self, M):
+    def inner_products(self, M: np.ndarray) -> np.ndarray:
         """Return <K_i, M>, from one pass over the upper triangles."""
 
         def partial(tile):
@@ -196,13 +199,13 @@ class Sharing:
         columns = None if kernel.columns is None else tuple(np.asarray(kernel.columns).tolist())
         return kernel.statistic, columns
 
-    def statistic(self, key, X, Z):
+    def statistic(self, key: Key, X: Rows, Z: Rows) -> np.ndarray:
         """Return the statistic of one group for the rows of X and Z."""
         select = self.representative[key].select
         Xs = select(X)
         return pairwise_statistic(key[0], Xs, Xs if Z is X else select(Z))
 
-    def open(self, X, Z, known=None) -> Block:
+    def open(self, X: Rows, Z: Rows, known: Mapping[Key, np.ndarray] | None = None) -> Block:
         """Return a function from a kernel's number to its Gram matrix on X and Z, a fresh array."""
         seen = dict(known or {})
 
@@ -217,7 +220,7 @@ class Sharing:
         return block
 
 
-def weighted_gram(kernels: Sequence[Kernel], weights, X, Z) -> np.ndarray:
+def weighted_gram(kernels: Sequence[Kernel], weights: np.ndarray, X: Rows, Z: Rows) -> np.ndarray:
     """Return Σ weights_i K_i(X, Z), in blocks of rows; kernels without weight are not evaluated."""
     used = [(kernel, w) for kernel, w in zip(kernels, weights, strict=True) if w != 0]
     sharing = Sharing([kernel for kernel, _ in used])
@@ -231,7 +234,7 @@ def weighted_gram(kernels: Sequence[Kernel], weights, X, Z) -> np.ndarray:
     return out
 
 
-def each_applied(kernels: Sequence[Kernel], X, Z, B) -> np.ndarray:
+def each_applied(kernels: Sequence[Kernel], X: Rows, Z: Rows, B: np.ndarray) -> np.ndarray:
     """Return K_i(X, Z) B for every kernel, (m, n, c), in blocks of rows."""
     sharing = Sharing(kernels)
     out = np.empty((len(kernels), X.shape[0], B.shape[1]))
@@ -253,7 +256,7 @@ class KernelBank(TileBank):
         keep = not self._cacheable and 8 * self.n_rows**2 * len(self.sharing.shared) <= budget
         self._statistics = {k: self.sharing.statistic(k, X, X) for k in self.sharing.shared} if keep else {}
 
-    def open(self, a, b):
+    def open(self, a: int, b: int) -> Block:
         """Return the kernels' values on one tile."""
         known = {key: S[a:b, a:] for key, S in self._statistics.items()}
         return self.sharing.open(self.X[a:b], self.X[a:], known)
@@ -279,7 +282,7 @@ class StackBank(Bank):
         """Return a function from a member's number to its values on rows first:last × columns first:n."""
         return lambda i: self.stack[first:last, first:, self.members[i]].astype(float)
 
-    def gram(self, weights):
+    def gram(self, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_i K_i."""
         full = np.zeros(self.stack.shape[2])
         full[self.members] = weights
@@ -293,7 +296,7 @@ class StackBank(Bank):
             corner[lower] = corner.T[lower]
         return K
 
-    def quad_forms(self, A):
+    def quad_forms(self, A: np.ndarray) -> np.ndarray:
         """Return tr(Aᵀ K_i A)."""
 
         def partial(t):
@@ -305,7 +308,7 @@ class StackBank(Bank):
         q = np.sum(map_in_threads(partial, self.tiles), axis=0)[self.members]
         return np.maximum(q, 0.0)
 
-    def inner_products(self, M):
+    def inner_products(self, M: np.ndarray) -> np.ndarray:
         """Return <K_i, M>, from one pass over the stack."""
         total = np.zeros(self.stack.shape[2])
         for rows in row_blocks(self.n_rows, self.stack.shape[1] * self.stack.shape[2]):
@@ -354,7 +357,7 @@ class FeatureBank(Bank):
             yield first, last, self.make(first, last)
             first = last
 
-    def gram(self, weights):
+    def gram(self, weights: np.ndarray) -> np.ndarray:
         """Return Φ diag(weights) Φᵀ."""
         K = np.zeros((self.n_rows, self.n_rows))
         for first, last, phi in self._blocks():
@@ -362,14 +365,14 @@ class FeatureBank(Bank):
             K += (phi * w) @ phi.T
         return K
 
-    def quad_forms(self, A):
+    def quad_forms(self, A: np.ndarray) -> np.ndarray:
         """Return ‖Φ_iᵀA‖² for every member."""
         q = np.empty(self.n_members)
         for first, last, phi in self._blocks():
             q[first:last] = self._by_member(np.square(phi.T @ A).sum(axis=1), first, last)
         return q
 
-    def inner_products(self, M):
+    def inner_products(self, M: np.ndarray) -> np.ndarray:
         """Return tr(Φ_iᵀ M Φ_i) for every member."""
         out = np.empty(self.n_members)
         for first, last, phi in self._blocks():
@@ -381,11 +384,11 @@ class FeatureBank(Bank):
         owner = np.repeat(np.arange(last - first), self.widths[first:last])
         return np.bincount(owner, weights=values, minlength=last - first)
 
-    def n_columns(self, weights):
+    def n_columns(self, weights: np.ndarray) -> int:
         """Return the number of features of members with weight."""
         return int(self.widths[np.asarray(weights) > 0].sum())
 
-    def features(self, weights):
+    def features(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features of members with weight, and the member of each column."""
         used = np.asarray(weights) > 0
         owner = np.repeat(np.arange(self.n_members), self.widths)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
 from .._util.arrays import row_blocks
 from ..kernels import Dirichlet
+from ..kernels.statistics import Rows
 from .bank import BANK_SIZES, Bank, BankSizes, FeatureBank
-from .base import Best, Direction, Searcher
+from .base import Best, Direction, Members, Scaling, Searcher
 from .continuum import Continuum, check_pair, draw_near, kept, maxima
 
 #: Points of the grid per half period of the highest frequency in <K_σ, M>, which is the range of the column:
@@ -50,7 +53,7 @@ class Dirichlets(Continuum):
     def __init__(self, bounds):
         self.bounds = bounds
 
-    def resolve(self, n_features, names=None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None):
         """Check the bounds, and that there is one column."""
         if n_features != 1:
             raise ValueError(
@@ -59,19 +62,19 @@ class Dirichlets(Continuum):
             )
         return Dirichlets(check_pair(self.bounds, "Dirichlets", zero=True, rest=""))._named(names)
 
-    def kernel(self, member):
+    def kernel(self, member: Any):
         """Return a Dirichlet kernel."""
         return Dirichlet(float(member))
 
-    def features(self, X, members):
+    def features(self, X: Rows, members: Members) -> np.ndarray:
         """Return 1, √2 cos(σx), √2 sin(σx) of every member, side by side."""
         return np.hstack([k.features(X) for k in self._kernels(members)])
 
-    def widths(self, members):
+    def widths(self, members: Members) -> np.ndarray:
         """Return threes."""
         return np.full(len(members), 3, dtype=np.intp)
 
-    def bank(self, X, members, sizes: BankSizes = BANK_SIZES) -> Bank:
+    def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return features while they are narrower than the Gram matrix, else tiles."""
         if 3 * len(members) >= X.shape[0]:
             return super().bank(X, members, sizes)
@@ -79,11 +82,11 @@ class Dirichlets(Continuum):
             lambda a, b: self.features(X, members[a:b]), self.widths(members), X.shape[0], sizes
         )
 
-    def searcher(self, X, scale):
+    def searcher(self, X: Rows, scale: Scaling | None):
         """Return the search for the best frequency on fixed rows."""
         return FrequencySearch(self, X, scale)
 
-    def drawer(self, X, scale):
+    def drawer(self, X: Rows, scale: Scaling | None):
         """Return draws around the best frequency."""
         search = self.searcher(X, scale)
         low, high = (float(v) for v in self.bounds)
@@ -97,7 +100,7 @@ class Dirichlets(Continuum):
 
         return draw
 
-    def draw_uniform(self, size, rng):
+    def draw_uniform(self, size: int, rng: np.random.Generator) -> tuple[list[Any], np.ndarray]:
         """Draw frequencies uniformly between the bounds, and return the density of each."""
         low, high = (float(v) for v in self.bounds)
         return rng.uniform(low, high, size).tolist(), np.full(size, 1 / (high - low))
@@ -134,7 +137,14 @@ class FrequencySearch(Searcher):
         bend = 4 * float(np.vdot(second, MB[:, :2]) + np.vdot(B[:, 2:], MB[:, 2:]))
         return value, slope, bend
 
-    def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
+    def best(
+        self,
+        direction: Direction,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the best maxima over σ."""
         if direction.is_zero():
             return Best([], np.zeros(0), True)

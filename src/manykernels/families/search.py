@@ -6,12 +6,12 @@ share, and the one for members that are compared one by one; families too large 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .base import Best, Direction, Searcher
+from .base import Best, Direction, Members, Scaling, Searcher
 
 
 class CostedSearcher(Searcher):
@@ -85,7 +85,7 @@ class ListSearcher(CostedSearcher):
         self.bank = family.bank(X, self.members)
         self.rho_sq = rho_sq_of(scale, self.members, p)
 
-    def values(self, direction, members):
+    def values(self, direction: Direction, members: Members) -> np.ndarray:
         """Return the values of some members, from a pass over all."""
         return self._all(direction)[[self.place[z] for z in members]]
 
@@ -93,7 +93,14 @@ class ListSearcher(CostedSearcher):
         forms = direction.along(self.bank)
         return np.divide(forms, self.rho_sq, out=np.full(len(forms), -np.inf), where=self.rho_sq > 0)
 
-    def best(self, direction, *, size=1, exclude=(), rng=None):
+    def best(
+        self,
+        direction: Direction,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the best of all members."""
         direction.check(self.bank.n_rows)
         if direction.is_zero():
@@ -102,11 +109,11 @@ class ListSearcher(CostedSearcher):
         values[[self.place[z] for z in exclude if z in self.place]] = -np.inf
         return ranked(self.members, values, size, True)
 
-    def norm(self, direction, q):
+    def norm(self, direction: Direction, q: float) -> float | None:
         """Return the q-norm of the values of all members, vanishing ones left out."""
         return power_norm([self._all(direction)], q)
 
 
-def rho_sq_of(scale, members, p: float = 1.0) -> np.ndarray:
+def rho_sq_of(scale: Scaling | None, members: Members, p: float = 1.0) -> np.ndarray:
     """Return ρ² of members; ones without a scale."""
     return np.ones(len(members)) if scale is None else scale.rho_sq(members, p)

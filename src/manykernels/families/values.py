@@ -48,7 +48,7 @@ class Values:
         one = np.ones(1)
         return np.column_stack([self.family.diag(self.X, [member], one) for member in self.members])
 
-    def open(self, rows, columns, single: bool = True) -> Block:
+    def open(self, rows: np.ndarray, columns, single: bool = True) -> Block:
         """Return a function from a member's number to its values on some rows and columns.
 
         `single` allows single precision.
@@ -56,7 +56,7 @@ class Values:
         X, Z, one = self.X[rows], self.X[columns], np.ones(1)
         return lambda i: self.family.gram(X, Z, [self.members[i]], one)
 
-    def stack(self, rows, columns, dtype) -> np.ndarray:
+    def stack(self, rows: np.ndarray, columns, dtype) -> np.ndarray:
         """Return every member's values on some rows and columns, (rows, columns, m)."""
         width = len(np.arange(self.n_rows)[columns]) if isinstance(columns, slice) else len(columns)
         out = np.empty((len(rows), width, self.n_members), dtype)
@@ -78,7 +78,7 @@ class StackValues(Values):
         every = list(members) == list(range(X.shape[2]))
         self.ready = np.ascontiguousarray(X if every else X[:, :, list(members)])
 
-    def open(self, rows, columns, single=True):
+    def open(self, rows: np.ndarray, columns, single=True):
         """Return a function from a kernel's number to its values."""
         assert self.ready is not None
         part = self.ready[rows][:, columns]
@@ -110,7 +110,7 @@ class KernelValues(Values):
         users = (k for k, own in zip(self.sharing.kernels, self.sharing.keys, strict=True) if own == key)
         return all(single.enough_for(key[0], kernel) for kernel in users)
 
-    def open(self, rows, columns, single=True):
+    def open(self, rows: np.ndarray, columns, single=True):
         """Return a function from a kernel's number to its values."""
         known: dict[Any, np.ndarray] = {}
         for held, keys in self.singles.values():
@@ -138,7 +138,7 @@ class _Single:
         #: What rounding may do to an inner product or a squared distance.
         self.error = 2 * float(np.finfo(np.float32).eps) * float(norms.max(initial=0.0))
 
-    def statistics(self, keys, rows, columns) -> dict[Any, np.ndarray]:
+    def statistics(self, keys, rows: np.ndarray, columns) -> dict[Any, np.ndarray]:
         """Return statistics of pairs of rows, from one matrix product."""
         dot = self.X[rows] @ self.X[columns].T
         return {key: dot if key[0] == "dot" else self._distances(dot, rows, columns) for key in keys}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from .._util.checks import Rule, check_parameters
 from .._util.text import brief
 from ..features import Exact, FeatureMap
 from .columns import describe_columns, resolve_columns
-from .statistics import dense, pairwise_statistic
+from .statistics import Rows, dense, pairwise_statistic
 
 
 class Kernel(BaseEstimator):
@@ -52,7 +53,7 @@ class Kernel(BaseEstimator):
         """Raise ValueError when a parameter makes no kernel."""
         check_parameters(self, self.rules)
 
-    def select(self, X):
+    def select(self, X: Rows):
         """Return the kernel's columns of `X`."""
         picked = X if self.columns is None else X[:, self.columns]
         return picked if self.accepts_sparse else dense(picked)
@@ -62,19 +63,19 @@ class Kernel(BaseEstimator):
         Xs = self.select(X)
         return self._gram(Xs, Xs if Z is None or Z is X else self.select(Z))
 
-    def _gram(self, X, Z):
+    def _gram(self, X: Rows, Z: Rows):
         assert self.statistic is not None
         return self.from_statistic(pairwise_statistic(self.statistic, X, Z))
 
-    def from_statistic(self, S):
+    def from_statistic(self, S: np.ndarray) -> np.ndarray:
         """Return the kernel's values, a new array, given its statistic."""
         raise NotImplementedError(f"{type(self).__name__} has no statistic")
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return κ(x_t, x_t) for every row."""
         raise NotImplementedError(f"{type(self).__name__} has no diagonal")
 
-    def features(self, X):
+    def features(self, X: Rows) -> np.ndarray:
         """Return the explicit feature map of the rows, where the kernel has one."""
         raise NotImplementedError(f"{type(self).__name__} has no explicit features")
 

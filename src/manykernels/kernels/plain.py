@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import combinations_with_replacement
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from .._util.checks import number, whole
 from .._util.text import brief
 from ..features import Binning, Exact, Fourier
 from .base import Kernel, refuse_extremes
-from .statistics import dense, row_norms_sq
+from .statistics import Rows, dense, row_norms_sq
 
 #: Polynomial kernels have explicit features up to this many.
 MOST_MONOMIALS = 5000
@@ -36,15 +37,15 @@ class Linear(Kernel):
     def __init__(self, columns=None):
         self.columns = columns
 
-    def from_statistic(self, S):
+    def from_statistic(self, S: np.ndarray) -> np.ndarray:
         """Return the inner products themselves."""
         return S.copy()
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return the squared norms of the rows."""
         return row_norms_sq(self.select(X))
 
-    def features(self, X):
+    def features(self, X: Rows) -> np.ndarray:
         """Return the feature map: the columns."""
         return dense(self.select(X))
 
@@ -62,22 +63,22 @@ class _WithBandwidth(Kernel):
         self.sigma = sigma
         self.columns = columns
 
-    def check(self):
+    def check(self) -> None:
         """Require a positive bandwidth, within reason."""
         super().check()
         refuse_extremes(self, "sigma")
 
-    def from_statistic(self, S):
+    def from_statistic(self, S: np.ndarray) -> np.ndarray:
         """Return exp(-S/σ^power)."""
         # A NumPy scalar would turn single precision into double.
         out = S * (-1.0 / float(self.sigma) ** self.power)
         return np.exp(out, out=out)
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return ones."""
         return np.ones(X.shape[0])
 
-    def random_features(self, n_features, seed, index, size):
+    def random_features(self, n_features: int, seed: int, index: int, size: int):
         """Return the random features that suit the kernel."""
         return self.feature_map(self.sigma, self.width(n_features), self.columns, seed, index, size)
 
@@ -140,22 +141,22 @@ class Polynomial(Kernel):
         self.coef0 = coef0
         self.columns = columns
 
-    def check(self):
+    def check(self) -> None:
         """Require a whole degree, a positive gamma within reason, and a constant that is not negative."""
         super().check()
         refuse_extremes(self, "gamma")
 
-    def from_statistic(self, S):
+    def from_statistic(self, S: np.ndarray) -> np.ndarray:
         """Return (gamma S + coef0)^degree."""
         out = S * float(self.gamma)
         out += float(self.coef0)
         return whole_power(out, self.degree)
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return (gamma ‖x‖² + coef0)^degree."""
         return (self.gamma * row_norms_sq(self.select(X)) + self.coef0) ** self.degree
 
-    def random_features(self, n_features, seed, index, size):
+    def random_features(self, n_features: int, seed: int, index: int, size: int):
         """Return exact features, one per monomial of at most the degree, where there are not too many of them."""
         r = n_features if self.columns is None else len(self.columns)
         width = math.comb(r + self.degree, self.degree)
@@ -187,7 +188,7 @@ class PolynomialFeatures:
             [math.sqrt(whole / math.prod(map(math.factorial, map(int, k)))) for k in counts]
         )
 
-    def features(self, X) -> np.ndarray:
+    def features(self, X: Rows) -> np.ndarray:
         """Return the monomials of the rows, O(n · width · D)."""
         rows = dense(self.kernel.select(X)) * math.sqrt(self.kernel.gamma)
         rows = np.column_stack([rows, np.full(len(rows), math.sqrt(self.kernel.coef0))])
@@ -230,7 +231,7 @@ class Dirichlet(Kernel):
         self.sigma = sigma
         self.columns = columns
 
-    def resolve(self, n_features, names):
+    def resolve(self, n_features: int, names: Sequence[str] | None):
         """Require exactly one column."""
         resolved = super().resolve(n_features, names)
         width = n_features if resolved.columns is None else len(resolved.columns)
@@ -241,7 +242,7 @@ class Dirichlet(Kernel):
             )
         return resolved
 
-    def from_statistic(self, S):
+    def from_statistic(self, S: np.ndarray) -> np.ndarray:
         """Return 1 + 2 cos(σ S)."""
         out = S * float(self.sigma)
         np.cos(out, out=out)
@@ -249,16 +250,16 @@ class Dirichlet(Kernel):
         out += 1.0
         return out
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return threes."""
         return np.full(X.shape[0], 3.0)
 
-    def features(self, X):
+    def features(self, X: Rows) -> np.ndarray:
         """Return the feature map 1, √2 cos(σx), √2 sin(σx)."""
         x = self.sigma * self.select(X)[:, 0]
         return np.column_stack([np.ones_like(x), np.sqrt(2) * np.cos(x), np.sqrt(2) * np.sin(x)])
 
-    def width(self, n_features):
+    def width(self, n_features: int) -> int:
         """Return 3."""
         return 3
 
@@ -282,27 +283,27 @@ class Constant(Kernel):
     def __init__(self, value=1.0):
         self.value = value
 
-    def resolve(self, n_features, names):
+    def resolve(self, n_features: int, names: Sequence[str] | None):
         """Check the value; there are no columns."""
         self.check()
         return clone(self)
 
-    def check(self):
+    def check(self) -> None:
         """Require a positive value, within reason."""
         super().check()
         refuse_extremes(self, "value")
 
-    def _gram(self, X, Z):
+    def _gram(self, X: Rows, Z: Rows):
         return np.full((X.shape[0], Z.shape[0]), float(self.value))
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return the value for every row."""
         return np.full(X.shape[0], float(self.value))
 
-    def features(self, X):
+    def features(self, X: Rows) -> np.ndarray:
         """Return one constant column."""
         return np.full((X.shape[0], 1), np.sqrt(float(self.value)))
 
-    def width(self, n_features):
+    def width(self, n_features: int) -> int:
         """Return 1."""
         return 1

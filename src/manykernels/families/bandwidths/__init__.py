@@ -15,6 +15,7 @@ Afkanpour (2013), *Multiple Kernel Learning with Many Kernels*, section 4.2.2, A
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,8 @@ from scipy.sparse import issparse
 from ..._util.checks import FLAG, check_parameters
 from ...features import Binning, Fourier
 from ...kernels import RBF, Kernel, Laplacian, pairwise_statistic
-from ..base import Direction
+from ...kernels.statistics import Rows
+from ..base import Direction, Members, Scaling
 from ..continuum import Continuum, check_pair, draw_near, weights_of
 from .grids import bandwidth_grid, distance_quantiles, median_distance
 from .search import BandwidthSearch, ColumnwiseSearch, draw_columnwise
@@ -51,18 +53,18 @@ class Columnwise(Kernel):
     def __init__(self, sigma):
         self.sigma = sigma
 
-    def _gram(self, X, Z):
+    def _gram(self, X: Rows, Z: Rows):
         inverse = 1.0 / np.asarray(self.sigma)
         Xs = X * inverse
         S = pairwise_statistic(self.scaled_statistic, Xs, Xs if Z is X else Z * inverse)
         np.negative(S, out=S)
         return np.exp(S, out=S)
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return ones."""
         return np.ones(X.shape[0])
 
-    def random_features(self, n_features, seed, index, size):
+    def random_features(self, n_features: int, seed: int, index: int, size: int):
         """Return the random features that suit the kernel."""
         return self.feature_map(np.asarray(self.sigma), n_features, None, seed, index, size)
 
@@ -95,7 +97,7 @@ class BandwidthFamily(Continuum):
         return type(self).__name__
 
     @property
-    def accepts_sparse(self):
+    def accepts_sparse(self) -> bool:
         """Whether one bandwidth serves all columns."""
         return not self.ard
 
@@ -104,7 +106,7 @@ class BandwidthFamily(Continuum):
         """Whether the search knows the penalty of Afkanpour (2013), eq. (6.2); with one bandwidth it is zero."""
         return True
 
-    def resolve(self, n_features, names=None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None):
         """Check the bounds."""
         check_parameters(self, self.rules)
         return type(self)(self._checked(n_features), self.ard)._named(names)
@@ -122,7 +124,7 @@ class BandwidthFamily(Continuum):
             )
         return [check_pair(pair, self._name, zero=False, rest=rest) for pair in self.bounds]
 
-    def adapt(self, X, sample_weight):
+    def adapt(self, X: Rows, sample_weight: np.ndarray):
         """Set automatic bounds from the distances."""
         if not (isinstance(self.bounds, str) and self.bounds == "auto"):
             return self
@@ -151,11 +153,11 @@ class BandwidthFamily(Continuum):
         pairs = np.asarray(self.bounds, dtype=float)
         return np.tile(pairs, (n_columns if self.ard else 1, 1)) if pairs.ndim == 1 else pairs
 
-    def kernel(self, member):
+    def kernel(self, member: Any):
         """Return a member as a kernel."""
         return self.per_column(member) if isinstance(member, tuple) else self.single(float(member))
 
-    def searcher(self, X, scale, shrinkage=0.0):
+    def searcher(self, X: Rows, scale: Scaling | None, shrinkage=0.0):
         """Return the search for the best bandwidths on fixed rows.
 
         Parameters
@@ -184,7 +186,7 @@ class BandwidthFamily(Continuum):
         low, high = type(self)()._from_distances(X, sample_weight) if bounds is None else bounds
         return BandwidthSearch(type(self)((low, high)), X, scale, low, high)
 
-    def drawer(self, X, scale):
+    def drawer(self, X: Rows, scale: Scaling | None):
         """Return draws around the best bandwidths, coordinate by coordinate (Afkanpour 2013, Alg. 4)."""
         search = self.searcher(X, scale)
         if not self.ard:
@@ -199,11 +201,11 @@ class BandwidthFamily(Continuum):
             return draw
         return lambda A, size, rng: draw_columnwise(search, A, size, rng)
 
-    def random_features(self, members, n_features, seed, size):
+    def random_features(self, members: Members, n_features: int, seed: int, size: int):
         """Return random features of every member."""
         return [k.random_features(n_features, seed, i, size) for i, k in enumerate(self._kernels(members))]
 
-    def draw_uniform(self, size, rng):
+    def draw_uniform(self, size: int, rng: np.random.Generator) -> tuple[list[Any], np.ndarray]:
         """Draw bandwidths uniformly between the bounds, and return the density of each."""
         box = self._box(1)
         sigma = rng.uniform(box[:, 0], box[:, 1], size=(size, len(box)))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...kernels import RBF, Kernel, Laplacian, pairwise_statistic
+from ...kernels.statistics import Rows
 
 #: Bandwidths relative to the median distance: factors of √2 from 1/8 to 8.
 FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)
@@ -15,7 +16,7 @@ MAX_ROWS = 1500
 
 
 def distance_quantiles(
-    X, sample_weight, statistic: str, levels: Sequence[float], max_rows: int = MAX_ROWS
+    X: Rows, sample_weight: np.ndarray, statistic: str, levels: Sequence[float], max_rows: int = MAX_ROWS
 ) -> np.ndarray | None:
     """Return weighted quantiles of the positive distances between rows, None if there are none.
 
@@ -48,13 +49,13 @@ def _quantiles(values, weights, levels) -> np.ndarray:
     return values[order][np.minimum(places, n - 1)]
 
 
-def median_distance(X, sample_weight: np.ndarray, statistic: str, max_rows: int = MAX_ROWS) -> float:
+def median_distance(X: Rows, sample_weight: np.ndarray, statistic: str, max_rows: int = MAX_ROWS) -> float:
     """Return the weighted median of the positive distances between rows, 1 if there are none."""
     found = distance_quantiles(X, sample_weight, statistic, [0.5], max_rows)
     return 1.0 if found is None else float(found[0])
 
 
-def bandwidth_grid(kernel: type[RBF] | type[Laplacian], X, sample_weight: np.ndarray) -> list[Kernel]:
+def bandwidth_grid(kernel: type[RBF] | type[Laplacian], X: Rows, sample_weight: np.ndarray) -> list[Kernel]:
     """Return kernels with bandwidths around the median distance."""
     assert kernel.statistic is not None
     median = median_distance(X, sample_weight, kernel.statistic)

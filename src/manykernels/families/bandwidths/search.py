@@ -7,6 +7,7 @@ the sum of absolute differences and q = 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,14 @@ class BandwidthSearch(Searcher):
         value, slope, bend = sum(over_tiles(partial, self.X.shape[0])).tolist()
         return value, slope, bend
 
-    def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
+    def best(
+        self,
+        direction: Direction,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the best maxima over σ."""
         if direction.is_zero():
             return Best([], np.zeros(0), True)
@@ -159,7 +167,7 @@ class BandwidthSearch(Searcher):
         members = [(v / r, z) for (v, z), r in zip(members, rho_sq, strict=True)]
         return kept(members, exclude, _same, size, True)
 
-    def gram(self, member):
+    def gram(self, member: Any) -> np.ndarray:
         """Return a member's Gram matrix, from distances that are known."""
         n = self.X.shape[0]
         K = np.empty((n, n))
@@ -207,7 +215,9 @@ class ColumnwiseSearch(Searcher):
         # Distances come from inner products: far from the origin they would drown in rounding.
         self.centred = X - np.median(X, axis=0)
 
-    def value(self, M: np.ndarray, t: np.ndarray, rows=slice(None), unit=1.0) -> tuple[float, np.ndarray]:
+    def value(
+        self, M: np.ndarray, t: np.ndarray, rows: np.ndarray | slice = slice(None), unit: float = 1.0
+    ) -> tuple[float, np.ndarray]:
         """Return <K_σ, M> - λ‖σ - mean(σ)‖² at t = log σ, and its gradient; M symmetric, O(n² d).
 
         Parameters
@@ -244,7 +254,14 @@ class ColumnwiseSearch(Searcher):
         )
         return -float(found.fun), found.x
 
-    def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
+    def best(
+        self,
+        direction: Direction,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the best maxima that were found; hardly ever worse than the best on a line."""
         if direction.is_zero():
             return Best([], np.zeros(0), False)
@@ -274,8 +291,8 @@ class ColumnwiseSearch(Searcher):
         first = starts[0]
         n = len(whole)
         few = min(n, max(FEWEST_ROWS, min(n // 2, MOST_ROWS)))
-        rows = np.linspace(0, n - 1, few).astype(int) if few < n else slice(None)
-        part = whole[np.ix_(rows, rows)] if few < n else whole
+        some = np.linspace(0, n - 1, few).astype(int)
+        rows, part = (some, whole[np.ix_(some, some)]) if few < n else (slice(None), whole)
         unit = unit * (n / few) ** 2  # inner products shrink with the rows, and so must the penalty
         others = [*starts[1:], *(first + rng.normal(0, 0.5, len(first)) for _ in range(RESTARTS))]
         found = [self._ascend(part, first, STEPS, rows, unit)]
@@ -283,7 +300,7 @@ class ColumnwiseSearch(Searcher):
         found.sort(key=lambda pair: -pair[0])
         return [t for _, t in found]
 
-    def value_of(self, M, member) -> float:
+    def value_of(self, M: np.ndarray, member: Any) -> float:
         """Return <K_σ, M> without a penalty."""
         sigma = np.asarray(member)
         away = sigma - sigma.mean()
@@ -318,7 +335,7 @@ def _laplacian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]
     """Return Σ W and Σ_st W_st |z_si - z_ti| for W = M∘K."""
     Z = np.ascontiguousarray(Z)
 
-    def partial(a, b):
+    def partial(a: int, b: int):
         W = np.empty((b - a, len(Z) - a), dtype=Z.dtype)
         l1_distances(Z, a, b, W)
         np.negative(W, out=W)
@@ -333,7 +350,7 @@ def _laplacian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]
     return float(total[-1]), total[:-1]
 
 
-def draw_columnwise(search: ColumnwiseSearch, A, size, rng):
+def draw_columnwise(search: ColumnwiseSearch, A: np.ndarray, size: int, rng: np.random.Generator):
     """Draw tuples of bandwidths, one column after the other (Afkanpour 2013, Alg. 4, lines 7-13)."""
     if not A.any():
         return search.family.draw_uniform(size, rng)

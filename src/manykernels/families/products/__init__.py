@@ -25,7 +25,8 @@ Multiple Kernel Learning*, section 4; Afkanpour (2013), *Multiple Kernel Learnin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -35,8 +36,9 @@ from ..._util.arrays import row_blocks
 from ..._util.checks import check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, as_kernel
+from ...kernels.statistics import Rows
 from ..bank import BANK_SIZES, Bank, BankSizes, FeatureBank, Sharing, TileBank
-from ..base import Family
+from ..base import Best, Direction, Family, Members, Scaling
 from ..draws import checked
 from ..search import CostedSearcher, ListSearcher
 from .monomial_sampler import MonomialSampler
@@ -101,7 +103,7 @@ class Products(Family):
 
     # -- description -----------------------------------------------------------------------------------
 
-    def resolve(self, n_features, names=None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None):
         """Check the parameters, turn column names into indices."""
         self._check()
         resolved = clone(self)
@@ -136,7 +138,7 @@ class Products(Family):
         prior = np.ones(self.degree) if self.degree_prior is None else np.asarray(self.degree_prior, float)
         return prior**2
 
-    def size(self):
+    def size(self) -> float:
         """Return the number of distinct members, C(r + D, D) - 1."""
         return n_multisets(self._r, self.degree)
 
@@ -149,28 +151,28 @@ class Products(Family):
             )
         return list(multisets(self._r, self.degree))
 
-    def label(self, member):
+    def label(self, member: Any) -> str:
         """Return a readable product."""
         return power_name(member, self._names)
 
-    def parameters(self, member):
+    def parameters(self, member: Any) -> dict[str, Any]:
         """Return the names of the factors."""
         return {"columns" if self.base is None else "factors": [self._names[j] for j in member]}
 
     # -- scale -----------------------------------------------------------------------------------------
 
-    def base_scale(self, X, sample_weight):
+    def base_scale(self, X: Rows, sample_weight: np.ndarray) -> np.ndarray:
         """Return mean κ_j(x_t, x_t) of every base kernel."""
         if self.base is None:
             # A sum of products, without a squared copy of X: rows may be millions.
             return np.einsum("t,tj,tj->j", sample_weight, X, X, optimize=False) / np.sum(sample_weight)
         return np.array([np.average(k.diag(X), weights=sample_weight) for k in self._base()])
 
-    def factor_scale(self, base, members):
+    def factor_scale(self, base: np.ndarray, members: Members) -> np.ndarray:
         """Return Π_j base_j over the factors of every member."""
         return monomials(np.asarray(base, dtype=float)[None, :], members)[0]
 
-    def penalty(self, members, nu):
+    def penalty(self, members: Members, nu: float) -> np.ndarray:
         """Return ρ_d² of the degree prior, times mult^(1/ν - 1) for ordered counting."""
         lengths = np.fromiter((len(z) for z in members), dtype=np.intp, count=len(members))
         factor = np.concatenate([[1.0], self._prior_sq()])[lengths]
@@ -179,7 +181,7 @@ class Products(Family):
             factor = factor * np.array([float(orderings(z)) for z in members]) ** exponent
         return factor
 
-    def total(self, base):
+    def total(self, base: np.ndarray):
         """Return Σ_z κ_z / ρ_z² over all members as one kernel (the case p = 2)."""
         return ProductSum(
             base=None if self.base is None else self._base(),
@@ -194,7 +196,7 @@ class Products(Family):
     def _base(self) -> list[Kernel]:
         return [as_kernel(k, "base") for k in self.base]
 
-    def mean_diag(self, X, members, sample_weight):
+    def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
         """Return the weighted mean of κ_z(x_t, x_t) for every member, in blocks."""
         if self.base is None:  # in blocks of rows, without a squared copy of X: rows may be millions
             out = np.zeros(len(members))
@@ -207,7 +209,7 @@ class Products(Family):
             out[part] = np.average(monomials(D, members[part]), axis=0, weights=sample_weight)
         return out
 
-    def diag(self, X, members, weights):
+    def diag(self, X: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_z κ_z(x_t, x_t)."""
         D = np.square(X) if self.base is None else np.column_stack([k.diag(X) for k in self._base()])
         out = np.zeros(X.shape[0])
@@ -216,16 +218,16 @@ class Products(Family):
         return out
 
     @available_if(lambda self: self.base is None)
-    def features(self, X, members):
+    def features(self, X: Rows, members: Members) -> np.ndarray:
         """Return the monomials, one column per member."""
         return monomials(X, members)
 
     @available_if(lambda self: self.base is None)
-    def widths(self, members):
+    def widths(self, members: Members) -> np.ndarray:
         """Return ones: a monomial has one column."""
         return np.ones(len(members), dtype=np.intp)
 
-    def gram(self, X, Z, members, weights):
+    def gram(self, X: Rows, Z: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_z K_z(X, Z)."""
         weights = np.asarray(weights, dtype=float)
         out = np.zeros((X.shape[0], Z.shape[0]))
@@ -239,7 +241,7 @@ class Products(Family):
                 out[rows] += weights[i] * block(i)
         return out
 
-    def apply(self, X, Z, B, members):
+    def apply(self, X: Rows, Z: Rows, B: np.ndarray, members: Members) -> np.ndarray:
         """Return K_z(X, Z) B for every member."""
         if self.base is None:
             coefficients = monomials(Z, members).T @ B
@@ -269,7 +271,7 @@ class Products(Family):
 
         return block
 
-    def bank(self, X, members, sizes: BankSizes = BANK_SIZES) -> Bank:
+    def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return features for monomials, tiles of products otherwise."""
         if self.base is None:
             return FeatureBank(
@@ -282,7 +284,9 @@ class Products(Family):
 
     # -- draws -----------------------------------------------------------------------------------------
 
-    def draw(self, X, A, size, rng, scale=None):
+    def draw(
+        self, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None
+    ) -> tuple[list[Any], np.ndarray]:
         """Draw members near proportionally to g, without listing them (Afkanpour et al. 2013, Alg. 3).
 
         An ordered tuple of 0 to D factors is drawn with probability proportional to
@@ -307,7 +311,7 @@ class Products(Family):
         """
         return self._bound(X).drawer(X, scale)(checked(X, A), size, rng)
 
-    def drawer(self, X, scale):
+    def drawer(self, X: Rows, scale: Scaling | None):
         """Return a function that draws for one A after another, sharing what does not depend on A."""
         sampler = self.sampler(X, scale)
 
@@ -317,7 +321,7 @@ class Products(Family):
 
         return draw
 
-    def sampler(self, X, scale=None) -> Sampler:
+    def sampler(self, X: Rows, scale: Scaling | None = None) -> Sampler:
         """Return what draws members on rows X, to be reused for one A after another."""
         family, base = self._bound(X), None
         if scale is not None and scale.how is not None:
@@ -326,13 +330,13 @@ class Products(Family):
             return MonomialSampler(X, base, family._prior_sq())
         return GramSampler(X, family._base(), base, family._prior_sq())
 
-    def proposal_gram(self, X, scale, p):
+    def proposal_gram(self, X: Rows, scale: Scaling, p: float) -> np.ndarray:
         """Return the sum over ordered products, the constant included; its diagonal when rows are many."""
         base = scale.base if scale.base is not None else np.ones(self._r)
         total = clone(self).set_params(count="ordered").total(base)
         return (total(X) if X.shape[0] <= PROPOSAL_ROWS else total.diag(X)) + 1.0
 
-    def draw_uniform(self, size, rng):
+    def draw_uniform(self, size: int, rng: np.random.Generator) -> tuple[list[Any], np.ndarray]:
         """Draw uniformly over the members, or over ordered tuples of 1 to D factors when those count.
 
         Returns the members and the probability of each, as ``draw`` does; the constant is left out.
@@ -343,7 +347,16 @@ class Products(Family):
 
     # -- search ----------------------------------------------------------------------------------------
 
-    def best(self, X, direction, scale=None, *, size=1, exclude=(), rng=None):
+    def best(
+        self,
+        X: Rows,
+        direction: Direction,
+        scale: Scaling | None = None,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the products that agree most with a direction, all of them compared while that is cheap.
 
         For monomials of degree D a search of all costs n r^D/D! multiply-adds; beyond 4·10^11 of them, and for
@@ -367,7 +380,7 @@ class Products(Family):
         """
         return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
-    def searcher(self, X, scale) -> CostedSearcher:
+    def searcher(self, X: Rows, scale: Scaling | None) -> CostedSearcher:
         """Return what finds the best products for one direction after another, sharing what it can."""
         family = self._bound(X)
         given = scale is not None and isinstance(scale.how, np.ndarray)
@@ -394,5 +407,5 @@ class _ProductBank(TileBank):
         super().__init__(X.shape[0], len(members), sizes)
         self.family, self.X, self.of = family, X, members
 
-    def open(self, a, b):
+    def open(self, a: int, b: int):
         return self.family._open(self.X[a:b], self.X[a:], self.of)

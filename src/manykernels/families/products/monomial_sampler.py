@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,7 +94,7 @@ class PairTable:
             for h, i, j in zip(which.tolist(), a.tolist(), b.tolist(), strict=True)
         ]
 
-    def pick(self, rng, size: int) -> tuple[list[Prefix], np.ndarray]:
+    def pick(self, rng: np.random.Generator, size: int) -> tuple[list[Prefix], np.ndarray]:
         """Draw products, and return them with the logs of their g."""
         at = pick(rng, self.weights, size)
         members = self.members(at)
@@ -184,7 +184,7 @@ class MonomialSampler(Sampler):
         for rows in row_blocks(self.n, self.r, size):
             yield rows, self._scaled(rows)
 
-    def masses(self, A, size):
+    def masses(self, A: np.ndarray, size: int):
         """Return the masses, from tables if those are cheap for all degrees, else from S."""
         if self.n * self.r <= self.sizes.kept_rows:
             self.columns()
@@ -208,7 +208,7 @@ class MonomialSampler(Sampler):
 
     # -- expansion
 
-    def expands(self, k, size, n_outputs, fresh=False):
+    def expands(self, k: int, size: int, n_outputs: int, fresh=False):
         """Compare the costs; `fresh` counts that of S and of the masses too."""
         if k == 1 or self.route != "auto":
             return fresh if k == 1 else self.route == "expand"
@@ -231,7 +231,7 @@ class MonomialSampler(Sampler):
         here = self.n**2 * (self.r * (0.6 if self.keeps_pairs else 1.2) + (0 if c == 1 else 3 + c))
         return CALL + here + groups * again
 
-    def expand(self, A, prefix, k):
+    def expand(self, A: np.ndarray, prefix: Prefix, k: int):
         """Return the table of the rest."""
         V, units = self._prefixed(A, [prefix])
         return self._table(V[0].T, k), units[0]
@@ -260,7 +260,7 @@ class MonomialSampler(Sampler):
 
     # -- pairs
 
-    def conditional(self, A, prefixes, k):
+    def conditional(self, A: np.ndarray, prefixes: Sequence[Prefix], k: int):
         """Return diag(Xᵀ((v vᵀ) ∘ S^{∘(k-1)})X), in chunks of prefixes."""
         cond, units = np.zeros((len(prefixes), self.r)), np.zeros(len(prefixes))
         if self.r == 0:

@@ -7,13 +7,15 @@ cost, the search is the heuristic one of :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads, n_threads, one_blas_thread
+from ..base import Best, Direction, Members
 from ..search import nothing, power_norm, ranked
 from ._products import add_squares, scale_or_drop
 from .monomial_table import TABLE_ROWS, ProductTable, n_heads
@@ -162,7 +164,14 @@ class MonomialSearcher(ProductSearcher):
         """Whether a search of all products is affordable."""
         return len(self.table) > 0 and self.cost * max(V.shape[1], 1) <= self.sizes.exhaustive
 
-    def best(self, direction, *, size=1, exclude=(), rng=None):
+    def best(
+        self,
+        direction: Direction,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the best of all products where that is affordable, else of those that a search meets."""
         direction.check(self.n)
         if direction.is_zero() or self.r == 0:
@@ -192,7 +201,7 @@ class MonomialSearcher(ProductSearcher):
             return nothing(whole)
         return ranked(finalists, self.values(direction, finalists), size, whole)
 
-    def norm(self, direction, q):
+    def norm(self, direction: Direction, q: float) -> float | None:
         """Return the q-norm of the values of all products, from the same table; None where it is too large."""
         V, signs, whole = self.low_rank(direction)
         if not (whole and self.exhaustive(V)):
@@ -203,7 +212,7 @@ class MonomialSearcher(ProductSearcher):
 
     # -- some products
 
-    def values(self, direction, members):
+    def values(self, direction: Direction, members: Members) -> np.ndarray:
         """Return <K_z, M>/ρ_z² of members in full precision, in blocks of rows."""
         codes = self.coded(members)
         if len(codes) < len(members):
@@ -229,7 +238,7 @@ class MonomialSearcher(ProductSearcher):
         self._mean.update(zip(new, out.tolist(), strict=True))
         return np.array([self._mean[z] for z in codes])
 
-    def extensions(self, direction, prefixes):
+    def extensions(self, direction: Direction, prefixes: Sequence[Prefix]) -> np.ndarray:
         """Return the values of all one-factor extensions, O(m n r)."""
         V, signs, _ = self.low_rank(direction)
         total = np.zeros((V.shape[1], len(prefixes), self.r))

@@ -84,7 +84,9 @@ class Sampler(ABC):
         """Return the table of all products of k factors after a prefix, and the log of its unit."""
         raise NotImplementedError
 
-    def draw(self, A: np.ndarray, size: int, rng) -> tuple[list[Prefix], np.ndarray] | None:
+    def draw(
+        self, A: np.ndarray, size: int, rng: np.random.Generator
+    ) -> tuple[list[Prefix], np.ndarray] | None:
         """Return `size` multisets and their probabilities, or None if nothing has mass."""
         top = np.abs(A).max(initial=0.0)
         if size == 0:
@@ -195,8 +197,8 @@ class GramSampler(Sampler):
         scale = np.ones(len(kernels)) if scale is None else scale
         self.active = np.flatnonzero(scale)
         self.X, self.n, self.r = X, X.shape[0], len(self.active)
-        self.sharing = Sharing([kernels[j] for j in self.active])
-        S = sum((kernels[j].diag(X) / scale[j] for j in self.active), np.zeros(self.n))
+        self.sharing = Sharing([kernels[j] for j in self.active.tolist()])
+        S = sum((kernels[j].diag(X) / scale[j] for j in self.active.tolist()), np.zeros(self.n))
         unit = float(S.max(initial=0.0)) or 1.0
         self.log_unit = math.log(unit)
         self.divisor = scale[self.active] * unit
@@ -223,7 +225,7 @@ class GramSampler(Sampler):
             M[:, b - a :] *= 2
             yield M.ravel(), self._stack(a, b)
 
-    def masses(self, A, size):
+    def masses(self, A: np.ndarray, size: int):
         """Return the masses, O(n² D)."""
         out = np.zeros(self.degree + 1)
         for M, K in self._opened(A):
@@ -234,7 +236,7 @@ class GramSampler(Sampler):
                 out[d] += T.sum()
         return out, {}
 
-    def conditional(self, A, prefixes, k):
+    def conditional(self, A: np.ndarray, prefixes: Sequence[Prefix], k: int):
         """Return <M ∘ K_prefix ∘ S^{∘(k-1)}, K_j>."""
         cond = np.zeros((len(prefixes), self.r))
         for M, K in self._opened(A):
@@ -248,7 +250,9 @@ class GramSampler(Sampler):
         return np.maximum(cond, 0.0), np.zeros(len(prefixes))
 
 
-def uniform_products(r: int, degree: int, count: str, size: int, rng) -> tuple[list[Prefix], np.ndarray]:
+def uniform_products(
+    r: int, degree: int, count: str, size: int, rng: np.random.Generator
+) -> tuple[list[Prefix], np.ndarray]:
     """Draw products of 1 to D factors uniformly, as multisets or as ordered tuples, without listing them."""
     if count == "ordered":
         shares = np.array([float(r) ** (d - degree) for d in range(1, degree + 1)])

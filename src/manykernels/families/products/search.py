@@ -17,7 +17,7 @@ import numpy as np
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads
 from ..bank import Sharing, row_tiles
-from ..base import Best, Direction
+from ..base import Best, Direction, Members
 from ..search import CostedSearcher, nothing, ranked, rho_sq_of
 from .monomials import Prefix
 
@@ -66,7 +66,9 @@ class ProductSearcher(CostedSearcher):
 
     # -- a search that is not exhaustive
 
-    def heuristic(self, direction, size, exclude, rng) -> Best:
+    def heuristic(
+        self, direction: Direction, size: int, exclude: Collection[Any], rng: np.random.Generator | None
+    ) -> Best:
         """Beam, draws, and exchanges of one factor at a time."""
         rng = np.random.default_rng(0) if rng is None else rng
         seen: dict[Prefix, float] = {}
@@ -138,7 +140,7 @@ class ProductSearcher(CostedSearcher):
         order = sorted((z for z in seen if z not in out and seen[z] > -np.inf), key=lambda z: (-seen[z], z))
         return order[:size]
 
-    def nearby(self, direction, members, size):
+    def nearby(self, direction: Direction, members: Members, size: int) -> list[Any]:
         """Return the best of the members' parts, and of these with one factor more."""
         parts: dict[Prefix, None] = {(): None}
         for z in self.coded(members):
@@ -169,20 +171,27 @@ class GramSearcher(ProductSearcher):
             self.row_weight = s / s.sum()
             self.diagonals = np.stack([k.diag(scale.X) for k in self.kernels]) / self.base[:, None]
 
-    def best(self, direction, *, size=1, exclude=(), rng=None):
+    def best(
+        self,
+        direction: Direction,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the best of the products that the search meets."""
         direction.check(self.n)
         if direction.is_zero() or self.r == 0:
             return nothing()
         return self.heuristic(direction, size, exclude, rng)
 
-    def values(self, direction, members):
+    def values(self, direction: Direction, members: Members) -> np.ndarray:
         """Return the values of members, from their Gram matrices."""
         forms = direction.along(self.family.bank(self.X, members))
         rho_sq = rho_sq_of(self.scale, members)
         return np.divide(forms, rho_sq, out=np.full(len(members), -np.inf), where=rho_sq > 0)
 
-    def extensions(self, direction, prefixes):
+    def extensions(self, direction: Direction, prefixes: Sequence[Prefix]) -> np.ndarray:
         """Return the values of all one-factor extensions, O(m r n²)."""
         direction = direction.symmetrised()
 
