@@ -248,7 +248,7 @@ def each_applied(kernels: Sequence[Kernel], X: Rows, Z: Rows, B: np.ndarray) -> 
 class KernelBank(TileBank):
     """A list of kernels on rows X; distances and inner products are kept when they fit."""
 
-    def __init__(self, kernels: Sequence[Kernel], X, sizes: BankSizes = BANK_SIZES):
+    def __init__(self, kernels: Sequence[Kernel], X: Rows, sizes: BankSizes = BANK_SIZES):
         super().__init__(X.shape[0], len(kernels), sizes)
         self.X = X
         self.sharing = Sharing(kernels)

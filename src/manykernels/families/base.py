@@ -237,7 +237,7 @@ class Family(BaseEstimator):
         """
         return Searcher(self, X, scale)
 
-    def support(self, X: Rows, rows: np.ndarray):
+    def support(self, X: Rows, rows: np.ndarray) -> Rows | None:
         """Return what must be kept of the training rows to predict later."""
         return X[rows]
 
@@ -276,7 +276,7 @@ class Searcher:
     scale : Scale or None
     """
 
-    def __init__(self, family: Any, X, scale):
+    def __init__(self, family: Any, X: Rows, scale: Scaling | None):
         self.family, self.X, self.scale = family, X, scale
 
     def best(

@@ -228,8 +228,8 @@ def kept(
     exclude: Collection[Any],
     same: Callable[[Any, Any], bool],
     size: int,
-    exhaustive,
-):
+    exhaustive: bool,
+) -> Best:
     """Turn (value, member) pairs, best first, into a Best without the excluded."""
     left = [(v, z) for v, z in found if not any(same(z, other) for other in exclude)][:size]
     return Best([z for _, z in left], np.array([v for v, _ in left], dtype=float), exhaustive)

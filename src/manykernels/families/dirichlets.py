@@ -12,7 +12,7 @@ from .._util.arrays import row_blocks
 from ..kernels import Dirichlet
 from ..kernels.statistics import Rows
 from .bank import BANK_SIZES, Bank, BankSizes, FeatureBank
-from .base import Best, Direction, Members, Scaling, Searcher
+from .base import Best, Direction, Drawer, Members, Scaling, Searcher
 from .continuum import Continuum, check_pair, draw_near, kept, maxima
 
 #: Points of the grid per half period of the highest frequency in <K_σ, M>, which is the range of the column:
@@ -50,10 +50,10 @@ class Dirichlets(Continuum):
     'dirichlet(σ=3.5)'
     """
 
-    def __init__(self, bounds):
+    def __init__(self, bounds: tuple[float, float]):
         self.bounds = bounds
 
-    def resolve(self, n_features: int, names: Sequence[str] | None = None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Dirichlets:
         """Check the bounds, and that there is one column."""
         if n_features != 1:
             raise ValueError(
@@ -62,7 +62,7 @@ class Dirichlets(Continuum):
             )
         return Dirichlets(check_pair(self.bounds, "Dirichlets", zero=True, rest=""))._named(names)
 
-    def kernel(self, member: Any):
+    def kernel(self, member: Any) -> Dirichlet:
         """Return a Dirichlet kernel."""
         return Dirichlet(float(member))
 
@@ -82,11 +82,11 @@ class Dirichlets(Continuum):
             lambda a, b: self.features(X, members[a:b]), self.widths(members), X.shape[0], sizes
         )
 
-    def searcher(self, X: Rows, scale: Scaling | None):
+    def searcher(self, X: Rows, scale: Scaling | None) -> FrequencySearch:
         """Return the search for the best frequency on fixed rows."""
         return FrequencySearch(self, X, scale)
 
-    def drawer(self, X: Rows, scale: Scaling | None):
+    def drawer(self, X: Rows, scale: Scaling | None) -> Drawer:
         """Return draws around the best frequency."""
         search = self.searcher(X, scale)
         low, high = (float(v) for v in self.bounds)
@@ -109,7 +109,7 @@ class Dirichlets(Continuum):
 class FrequencySearch(Searcher):
     """The best frequency for one direction after another."""
 
-    def __init__(self, family, X, scale):
+    def __init__(self, family: Dirichlets, X: Rows, scale: Scaling | None):
         super().__init__(family, X, scale)
         low, high = (float(v) for v in family.bounds)
         x = np.asarray(X, dtype=float)[:, 0]

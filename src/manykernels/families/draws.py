@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def checked(X: Rows, A: np.ndarray) -> np.ndarray:
 
 
 def draw_listed(
-    family, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None
+    family: Any, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None
 ) -> tuple[list, np.ndarray]:
     """Draw members of a family that can be listed, proportionally to g, from one pass over its kernels."""
     members = family.members()

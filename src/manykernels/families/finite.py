@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from .._util.arrays import row_blocks
 from .._util.text import brief
 from .._util.threads import map_in_threads
+from ..features import FeatureMap
 from ..kernels import Kernel, as_kernel
 from ..kernels.statistics import Rows
 from ._stack import symmetry_violation
@@ -90,7 +91,7 @@ class Finite(_FiniteFamily):
     3
     """
 
-    def __init__(self, kernels, names=None):
+    def __init__(self, kernels: Sequence[Any] | Mapping[str, Any], names: Sequence[str] | None = None):
         self.kernels = kernels
         self.names = names
 
@@ -110,7 +111,7 @@ class Finite(_FiniteFamily):
         specs = self.kernels.values() if isinstance(self.kernels, Mapping) else self.kernels
         return [as_kernel(s) for s in specs]
 
-    def resolve(self, n_features: int, names: Sequence[str] | None = None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Finite:
         """Check the kernels and turn column names into indices."""
         self._check_shape()
         resolved = Finite([k.resolve(n_features, names) for k in self._kernels()], names=self._given_names())
@@ -146,7 +147,7 @@ class Finite(_FiniteFamily):
         """Return the number of kernels."""
         return len(self.kernels)
 
-    def members(self):
+    def members(self) -> list[int]:
         """Return 0..m-1."""
         return list(range(len(self.kernels)))
 
@@ -184,7 +185,7 @@ class Finite(_FiniteFamily):
         return np.array([k.width(self._n_features) for k in self._picked(members)], dtype=np.intp)
 
     @available_if(_all_random)
-    def random_features(self, members: Members, n_features: int, seed: int, size: int):
+    def random_features(self, members: Members, n_features: int, seed: int, size: int) -> list[FeatureMap]:
         """Return a map to features for every member, exact where the kernel has finitely many."""
         return [k.random_features(n_features, seed, i, size) for i, k in enumerate(self._picked(members))]
 
@@ -237,10 +238,10 @@ class Precomputed(_FiniteFamily):
 
     pairwise = True
 
-    def __init__(self, names=None):
+    def __init__(self, names: Sequence[str] | None = None):
         self.names = names
 
-    def resolve(self, n_features: int, names: Sequence[str] | None = None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Precomputed:
         """Remember the number of kernels; `n_features` is that number here."""
         if self.names is not None and len(self.names) != n_features:
             raise ValueError(f"names has {len(self.names)} entries for {n_features} kernels; give one each.")
@@ -248,7 +249,7 @@ class Precomputed(_FiniteFamily):
         resolved._n_kernels = n_features
         return resolved
 
-    def check_training(self, X: Rows):
+    def check_training(self, X: Rows) -> None:
         """Raise ValueError unless every matrix is square, finite, symmetric and plausibly PSD."""
         if X.shape[0] != X.shape[1]:
             raise ValueError(
@@ -262,7 +263,7 @@ class Precomputed(_FiniteFamily):
         """Return the number of kernels."""
         return self._n_kernels
 
-    def members(self):
+    def members(self) -> list[int]:
         """Return 0..m-1."""
         return list(range(self._n_kernels))
 
@@ -292,14 +293,14 @@ class Precomputed(_FiniteFamily):
         """Return a bank that reads the stack in place."""
         return StackBank(X, members)
 
-    def values(self, X: Rows, members: Members):
+    def values(self, X: Rows, members: Members) -> Values:
         """Return the stack itself."""
         return StackValues(self, X, members)
 
     def _bound(self, X):
         return self if hasattr(self, "_n_kernels") else self.resolve(X.shape[2])
 
-    def support(self, X: Rows, rows: np.ndarray):
+    def support(self, X: Rows, rows: np.ndarray) -> None:
         """Keep nothing: new rows come with their values against all training rows."""
         return None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.statistics import Rows
 from .base import Best, Direction, Members, Scaling, Searcher
 
 
@@ -78,7 +79,7 @@ class ListSearcher(CostedSearcher):
         The norm over kernels that the scales are for.
     """
 
-    def __init__(self, family, X, scale, p=1.0):
+    def __init__(self, family: Any, X: Rows, scale: Scaling | None, p: float = 1.0):
         super().__init__(family, X, scale)
         self.members = list(family.members())
         self.place = {z: i for i, z in enumerate(self.members)}

@@ -25,7 +25,7 @@ class Block(Protocol):
     @property
     def width(self) -> int: ...
 
-    def transform(self, X, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return the features Z of the rows, (n, width) in float32.
 
         A contiguous `out` in float32 gets them in its columns from `first` on, and is returned: for those who want no

@@ -30,7 +30,7 @@ class Exact:
             raise IndexError("exact features have a single block")
         return self
 
-    def transform(self, X, out=None, first=0) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return the features, in float32."""
         Z = self.kernel.features(X)
         if out is None:

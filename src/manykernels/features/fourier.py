@@ -33,7 +33,7 @@ class FourierBlock:
         """Number of features."""
         return 2 * self.frequencies.shape[1]
 
-    def transform(self, X, out=None, first=0) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return ``[cos XΩ, sin XΩ] · √(2/width)``, O(n d width)."""
         rows = X if self.columns is None else X[:, self.columns]
         half = self.width // 2
@@ -85,7 +85,7 @@ class FourierBlocks:
         frequencies = np.ascontiguousarray(np.hstack([b.frequencies for b in blocks]))
         return cls(list(blocks), frequencies, np.array([b.width // 2 for b in blocks]))
 
-    def transform(self, X, out=None, first=0) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return the features of all blocks, O(n d width)."""
         if out is None:
             out = np.empty((len(X), self.width), dtype=np.float32)

@@ -53,7 +53,7 @@ class Kernel(BaseEstimator):
         """Raise ValueError when a parameter makes no kernel."""
         check_parameters(self, self.rules)
 
-    def select(self, X: Rows):
+    def select(self, X: Rows) -> Rows:
         """Return the kernel's columns of `X`."""
         picked = X if self.columns is None else X[:, self.columns]
         return picked if self.accepts_sparse else dense(picked)

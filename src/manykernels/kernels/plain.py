@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from .._util.checks import number, whole
 from .._util.text import brief
-from ..features import Binning, Exact, Fourier
+from ..features import Binning, Exact, FeatureMap, Fourier
 from .base import Kernel, refuse_extremes
 from .statistics import Rows, dense, row_norms_sq
 
@@ -34,7 +34,7 @@ class Linear(Kernel):
     explicit = True
     has_random_features = True
 
-    def __init__(self, columns=None):
+    def __init__(self, columns: Any = None):
         self.columns = columns
 
     def from_statistic(self, S: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ class _WithBandwidth(Kernel):
     symbol: ClassVar[str]
     feature_map: ClassVar[Any]
 
-    def __init__(self, sigma=1.0, columns=None):
+    def __init__(self, sigma: float = 1.0, columns: Any = None):
         self.sigma = sigma
         self.columns = columns
 
@@ -78,7 +78,7 @@ class _WithBandwidth(Kernel):
         """Return ones."""
         return np.ones(X.shape[0])
 
-    def random_features(self, n_features: int, seed: int, index: int, size: int):
+    def random_features(self, n_features: int, seed: int, index: int, size: int) -> FeatureMap:
         """Return the random features that suit the kernel."""
         return self.feature_map(self.sigma, self.width(n_features), self.columns, seed, index, size)
 
@@ -135,7 +135,7 @@ class Polynomial(Kernel):
     has_random_features = True
     rules = {"degree": whole(1), "gamma": POSITIVE, "coef0": number()}
 
-    def __init__(self, degree=2, gamma=1.0, coef0=1.0, columns=None):
+    def __init__(self, degree: int = 2, gamma: float = 1.0, coef0: float = 1.0, columns: Any = None):
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
@@ -156,7 +156,7 @@ class Polynomial(Kernel):
         """Return (gamma ‖x‖² + coef0)^degree."""
         return (self.gamma * row_norms_sq(self.select(X)) + self.coef0) ** self.degree
 
-    def random_features(self, n_features: int, seed: int, index: int, size: int):
+    def random_features(self, n_features: int, seed: int, index: int, size: int) -> FeatureMap:
         """Return exact features, one per monomial of at most the degree, where there are not too many of them."""
         r = n_features if self.columns is None else len(self.columns)
         width = math.comb(r + self.degree, self.degree)
@@ -227,11 +227,11 @@ class Dirichlet(Kernel):
     accepts_sparse = False
     rules = {"sigma": number()}
 
-    def __init__(self, sigma=1.0, columns=None):
+    def __init__(self, sigma: float = 1.0, columns: Any = None):
         self.sigma = sigma
         self.columns = columns
 
-    def resolve(self, n_features: int, names: Sequence[str] | None):
+    def resolve(self, n_features: int, names: Sequence[str] | None) -> Kernel:
         """Require exactly one column."""
         resolved = super().resolve(n_features, names)
         width = n_features if resolved.columns is None else len(resolved.columns)
@@ -280,10 +280,10 @@ class Constant(Kernel):
     has_random_features = True
     rules = {"value": POSITIVE}
 
-    def __init__(self, value=1.0):
+    def __init__(self, value: float = 1.0):
         self.value = value
 
-    def resolve(self, n_features: int, names: Sequence[str] | None):
+    def resolve(self, n_features: int, names: Sequence[str] | None) -> Kernel:
         """Check the value; there are no columns."""
         self.check()
         return clone(self)

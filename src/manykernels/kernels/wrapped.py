@@ -27,7 +27,7 @@ class Pairwise(Kernel):
         The columns it sees; all by default.
     """
 
-    def __init__(self, metric, params=None, columns=None):
+    def __init__(self, metric: str, params: dict[str, Any] | None = None, columns: Any = None):
         self.metric = metric
         self.params = params
         self.columns = columns
@@ -71,7 +71,7 @@ class Function(Kernel):
 
     accepts_sparse = False
 
-    def __init__(self, func: Callable, name: str | None = None, columns=None):
+    def __init__(self, func: Callable, name: str | None = None, columns: Any = None):
         self.func = func
         self.name = name
         self.columns = columns

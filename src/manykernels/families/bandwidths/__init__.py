@@ -16,21 +16,24 @@ Afkanpour (2013), *Multiple Kernel Learning with Many Kernels*, section 4.2.2, A
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.sparse import issparse
 
 from ..._util.checks import FLAG, check_parameters
-from ...features import Binning, Fourier
+from ...features import Binning, FeatureMap, Fourier
 from ...kernels import RBF, Kernel, Laplacian, pairwise_statistic
 from ...kernels.statistics import Rows
-from ..base import Direction, Members, Scaling
+from ..base import Direction, Drawer, Members, Scaling
 from ..continuum import Continuum, check_pair, draw_near, weights_of
 from .grids import bandwidth_grid, distance_quantiles, median_distance
 from .search import BandwidthSearch, ColumnwiseSearch, draw_columnwise
 
 __all__ = ["Gaussians", "Laplacians", "bandwidth_grid", "median_distance"]
+
+#: "auto", (low, high), or one pair per column.
+Bounds = Literal["auto"] | tuple[float, float] | Sequence[tuple[float, float]]
 
 #: Quantiles of the distances that automatic bounds start from, and the factors that widen them.
 LEVELS, WIDEN = (0.01, 0.99), (1 / 4, 10.0)
@@ -50,7 +53,7 @@ class Columnwise(Kernel):
     symbol: ClassVar[str]
     feature_map: ClassVar[Any]
 
-    def __init__(self, sigma):
+    def __init__(self, sigma: Sequence[float]):
         self.sigma = sigma
 
     def _gram(self, X: Rows, Z: Rows):
@@ -64,7 +67,7 @@ class Columnwise(Kernel):
         """Return ones."""
         return np.ones(X.shape[0])
 
-    def random_features(self, n_features: int, seed: int, index: int, size: int):
+    def random_features(self, n_features: int, seed: int, index: int, size: int) -> FeatureMap:
         """Return the random features that suit the kernel."""
         return self.feature_map(np.asarray(self.sigma), n_features, None, seed, index, size)
 
@@ -88,7 +91,7 @@ class BandwidthFamily(Continuum):
     single: ClassVar[Any]
     per_column: ClassVar[Any]
 
-    def __init__(self, bounds="auto", ard=False):
+    def __init__(self, bounds: Bounds = "auto", ard: bool = False):
         self.bounds = bounds
         self.ard = ard
 
@@ -102,11 +105,11 @@ class BandwidthFamily(Continuum):
         return not self.ard
 
     @property
-    def shrinks(self):
+    def shrinks(self) -> bool:
         """Whether the search knows the penalty of Afkanpour (2013), eq. (6.2); with one bandwidth it is zero."""
         return True
 
-    def resolve(self, n_features: int, names: Sequence[str] | None = None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> BandwidthFamily:
         """Check the bounds."""
         check_parameters(self, self.rules)
         return type(self)(self._checked(n_features), self.ard)._named(names)
@@ -124,7 +127,7 @@ class BandwidthFamily(Continuum):
             )
         return [check_pair(pair, self._name, zero=False, rest=rest) for pair in self.bounds]
 
-    def adapt(self, X: Rows, sample_weight: np.ndarray):
+    def adapt(self, X: Rows, sample_weight: np.ndarray) -> BandwidthFamily:
         """Set automatic bounds from the distances."""
         if not (isinstance(self.bounds, str) and self.bounds == "auto"):
             return self
@@ -153,11 +156,13 @@ class BandwidthFamily(Continuum):
         pairs = np.asarray(self.bounds, dtype=float)
         return np.tile(pairs, (n_columns if self.ard else 1, 1)) if pairs.ndim == 1 else pairs
 
-    def kernel(self, member: Any):
+    def kernel(self, member: Any) -> Kernel:
         """Return a member as a kernel."""
         return self.per_column(member) if isinstance(member, tuple) else self.single(float(member))
 
-    def searcher(self, X: Rows, scale: Scaling | None, shrinkage=0.0):
+    def searcher(
+        self, X: Rows, scale: Scaling | None, shrinkage: float = 0.0
+    ) -> BandwidthSearch | ColumnwiseSearch:
         """Return the search for the best bandwidths on fixed rows.
 
         Parameters
@@ -186,22 +191,22 @@ class BandwidthFamily(Continuum):
         low, high = type(self)()._from_distances(X, sample_weight) if bounds is None else bounds
         return BandwidthSearch(type(self)((low, high)), X, scale, low, high)
 
-    def drawer(self, X: Rows, scale: Scaling | None):
+    def drawer(self, X: Rows, scale: Scaling | None) -> Drawer:
         """Return draws around the best bandwidths, coordinate by coordinate (Afkanpour 2013, Alg. 4)."""
         search = self.searcher(X, scale)
-        if not self.ard:
+        if isinstance(search, ColumnwiseSearch):
+            return lambda A, size, rng: draw_columnwise(search, A, size, rng)
 
-            def draw(A, size, rng):
-                found = search.best(Direction.of_gradient(A))
-                if not found.members:
-                    return search.family.draw_uniform(size, rng)
-                sigma, density = draw_near(found.members[0], search.low, search.high, size, rng)
-                return sigma.tolist(), density
+        def draw(A, size, rng):
+            found = search.best(Direction.of_gradient(A))
+            if not found.members:
+                return search.family.draw_uniform(size, rng)
+            sigma, density = draw_near(found.members[0], search.low, search.high, size, rng)
+            return sigma.tolist(), density
 
-            return draw
-        return lambda A, size, rng: draw_columnwise(search, A, size, rng)
+        return draw
 
-    def random_features(self, members: Members, n_features: int, seed: int, size: int):
+    def random_features(self, members: Members, n_features: int, seed: int, size: int) -> list[FeatureMap]:
         """Return random features of every member."""
         return [k.random_features(n_features, seed, i, size) for i, k in enumerate(self._kernels(members))]
 
@@ -311,7 +316,7 @@ def _widened(quantiles, factors) -> tuple[float, float]:
     return float(low * factors[0]), float(high * factors[1])
 
 
-def listed(sigma) -> str:
+def listed(sigma: Sequence[float]) -> str:
     """Return bandwidths as a short text."""
     texts = [f"{v:.3g}" for v in sigma]
     return ",".join([*texts[:3], "…", *texts[-2:]] if len(texts) > 6 else texts)

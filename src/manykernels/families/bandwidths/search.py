@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -16,9 +16,13 @@ from scipy.sparse import issparse
 
 from ...kernels import pairwise_statistic
 from ...kernels._distances import add_l1_moments, l1_distances
+from ...kernels.statistics import Rows
 from ..bank import row_tiles
-from ..base import Best, Direction, Searcher
+from ..base import Best, Direction, Members, Scaling, Searcher
 from ..continuum import draw_near, kept, maxima, over_tiles
+
+if TYPE_CHECKING:
+    from . import BandwidthFamily
 
 #: Pitch of the bins in log distance and of the grid in log σ. As a function of log σ, a Gaussian kernel's value
 #: has no frequencies above 25 to speak of (they fall as exp(-πω/4)): the grid oversamples it 25 times.
@@ -56,7 +60,15 @@ class BandwidthSearch(Searcher):
         Distances are kept up to so many, otherwise recomputed for every pass.
     """
 
-    def __init__(self, family, X, scale, low: float, high: float, kept_bytes: int = KEPT_BYTES):
+    def __init__(
+        self,
+        family: BandwidthFamily,
+        X: Rows,
+        scale: Scaling | None,
+        low: float,
+        high: float,
+        kept_bytes: int = KEPT_BYTES,
+    ):
         super().__init__(family, X, scale)
         self.low, self.high = low, high
         self.power = POWERS[family.statistic]
@@ -208,7 +220,15 @@ class ColumnwiseSearch(Searcher):
         λ of Afkanpour (2013), eq. (6.2).
     """
 
-    def __init__(self, family, X, scale, box: np.ndarray, lines: list, shrinkage: float = 0.0):
+    def __init__(
+        self,
+        family: BandwidthFamily,
+        X: Rows,
+        scale: Scaling | None,
+        box: np.ndarray,
+        lines: list,
+        shrinkage: float = 0.0,
+    ):
         super().__init__(family, X, scale)
         self.box, self.lines, self.shrinkage = box, lines, float(shrinkage)
         self.by_products = family.statistic == "sqdist"
@@ -350,7 +370,9 @@ def _laplacian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]
     return float(total[-1]), total[:-1]
 
 
-def draw_columnwise(search: ColumnwiseSearch, A: np.ndarray, size: int, rng: np.random.Generator):
+def draw_columnwise(
+    search: ColumnwiseSearch, A: np.ndarray, size: int, rng: np.random.Generator
+) -> tuple[Members, np.ndarray]:
     """Draw tuples of bandwidths, one column after the other (Afkanpour 2013, Alg. 4, lines 7-13)."""
     if not A.any():
         return search.family.draw_uniform(size, rng)

@@ -26,7 +26,7 @@ Multiple Kernel Learning*, section 4; Afkanpour (2013), *Multiple Kernel Learnin
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -37,13 +37,13 @@ from ..._util.checks import check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, as_kernel
 from ...kernels.statistics import Rows
-from ..bank import BANK_SIZES, Bank, BankSizes, FeatureBank, Sharing, TileBank
-from ..base import Best, Direction, Family, Members, Scaling
+from ..bank import BANK_SIZES, Bank, BankSizes, Block, FeatureBank, Sharing, TileBank
+from ..base import Best, Direction, Drawer, Family, Members, Scaling
 from ..draws import checked
 from ..search import CostedSearcher, ListSearcher
 from .monomial_sampler import MonomialSampler
 from .monomial_search import MonomialSearcher
-from .monomials import monomials, multisets, n_multisets, orderings, power_name
+from .monomials import Prefix, monomials, multisets, n_multisets, orderings, power_name
 from .product_sum import ProductSum
 from .sampling import GramSampler, Sampler, uniform_products
 from .search import GramSearcher
@@ -90,20 +90,26 @@ class Products(Family):
     _r: int
     _names: list[str]
 
-    def __init__(self, degree=2, base=None, count="distinct", degree_prior=None):
+    def __init__(
+        self,
+        degree: int = 2,
+        base: Sequence[Any] | None = None,
+        count: Literal["distinct", "ordered"] = "distinct",
+        degree_prior: Sequence[float] | None = None,
+    ):
         self.degree = degree
         self.base = base
         self.count = count
         self.degree_prior = degree_prior
 
     @property
-    def rank_one(self):
+    def rank_one(self) -> bool:
         """Whether members are monomials."""
         return self.base is None
 
     # -- description -----------------------------------------------------------------------------------
 
-    def resolve(self, n_features: int, names: Sequence[str] | None = None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Products:
         """Check the parameters, turn column names into indices."""
         self._check()
         resolved = clone(self)
@@ -142,7 +148,7 @@ class Products(Family):
         """Return the number of distinct members, C(r + D, D) - 1."""
         return n_multisets(self._r, self.degree)
 
-    def members(self):
+    def members(self) -> list[Prefix]:
         """Return all members, by degree."""
         if self.size() > MAX_ENUMERATED:
             raise ValueError(
@@ -168,6 +174,12 @@ class Products(Family):
             return np.einsum("t,tj,tj->j", sample_weight, X, X, optimize=False) / np.sum(sample_weight)
         return np.array([np.average(k.diag(X), weights=sample_weight) for k in self._base()])
 
+    def base_means(self, scale: Scaling | None) -> np.ndarray | None:
+        """Return mean κ_j(x_t, x_t) of every base kernel on the rows of a scale; None where ρ = 1."""
+        if scale is None or scale.how is None:
+            return None
+        return scale.base if scale.base is not None else self.base_scale(scale.X, scale.sample_weight)
+
     def factor_scale(self, base: np.ndarray, members: Members) -> np.ndarray:
         """Return Π_j base_j over the factors of every member."""
         return monomials(np.asarray(base, dtype=float)[None, :], members)[0]
@@ -181,7 +193,7 @@ class Products(Family):
             factor = factor * np.array([float(orderings(z)) for z in members]) ** exponent
         return factor
 
-    def total(self, base: np.ndarray):
+    def total(self, base: np.ndarray) -> ProductSum:
         """Return Σ_z κ_z / ρ_z² over all members as one kernel (the case p = 2)."""
         return ProductSum(
             base=None if self.base is None else self._base(),
@@ -194,7 +206,7 @@ class Products(Family):
     # -- values ----------------------------------------------------------------------------------------
 
     def _base(self) -> list[Kernel]:
-        return [as_kernel(k, "base") for k in self.base]
+        return [as_kernel(k, "base") for k in self.base or ()]
 
     def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
         """Return the weighted mean of κ_z(x_t, x_t) for every member, in blocks."""
@@ -286,7 +298,7 @@ class Products(Family):
 
     def draw(
         self, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None
-    ) -> tuple[list[Any], np.ndarray]:
+    ) -> tuple[Members, np.ndarray]:
         """Draw members near proportionally to g, without listing them (Afkanpour et al. 2013, Alg. 3).
 
         An ordered tuple of 0 to D factors is drawn with probability proportional to
@@ -311,7 +323,7 @@ class Products(Family):
         """
         return self._bound(X).drawer(X, scale)(checked(X, A), size, rng)
 
-    def drawer(self, X: Rows, scale: Scaling | None):
+    def drawer(self, X: Rows, scale: Scaling | None) -> Drawer:
         """Return a function that draws for one A after another, sharing what does not depend on A."""
         sampler = self.sampler(X, scale)
 
@@ -323,9 +335,8 @@ class Products(Family):
 
     def sampler(self, X: Rows, scale: Scaling | None = None) -> Sampler:
         """Return what draws members on rows X, to be reused for one A after another."""
-        family, base = self._bound(X), None
-        if scale is not None and scale.how is not None:
-            base = scale.base if scale.base is not None else family.base_scale(scale.X, scale.sample_weight)
+        family = self._bound(X)
+        base = family.base_means(scale)
         if self.base is None:
             return MonomialSampler(X, base, family._prior_sq())
         return GramSampler(X, family._base(), base, family._prior_sq())
@@ -403,9 +414,9 @@ def _positive_numbers(values, count: int) -> bool:
 class _ProductBank(TileBank):
     """Products of base Gram tiles; a tile of every base kernel is held at a time."""
 
-    def __init__(self, family: Products, X, members: Sequence, sizes: BankSizes):
+    def __init__(self, family: Products, X: Rows, members: Sequence, sizes: BankSizes):
         super().__init__(X.shape[0], len(members), sizes)
         self.family, self.X, self.of = family, X, members
 
-    def open(self, a: int, b: int):
+    def open(self, a: int, b: int) -> Block:
         return self.family._open(self.X[a:b], self.X[a:], self.of)

@@ -69,7 +69,7 @@ class PairTable:
         for head, first, a, b in zip(self.heads, self.first.tolist(), starts, self.ends, strict=True):
             yield head, first, slice(a, b)
 
-    def weigh(self):
+    def weigh(self) -> None:
         """Multiply g by the number of orderings, halved where a product stands twice."""
         if self.k < 3:
             return
@@ -184,7 +184,7 @@ class MonomialSampler(Sampler):
         for rows in row_blocks(self.n, self.r, size):
             yield rows, self._scaled(rows)
 
-    def masses(self, A: np.ndarray, size: int):
+    def masses(self, A: np.ndarray, size: int) -> tuple[np.ndarray, dict[int, PairTable]]:
         """Return the masses, from tables if those are cheap for all degrees, else from S."""
         if self.n * self.r <= self.sizes.kept_rows:
             self.columns()
@@ -208,7 +208,7 @@ class MonomialSampler(Sampler):
 
     # -- expansion
 
-    def expands(self, k: int, size: int, n_outputs: int, fresh=False):
+    def expands(self, k: int, size: int, n_outputs: int, fresh: bool = False) -> bool:
         """Compare the costs; `fresh` counts that of S and of the masses too."""
         if k == 1 or self.route != "auto":
             return fresh if k == 1 else self.route == "expand"
@@ -231,7 +231,7 @@ class MonomialSampler(Sampler):
         here = self.n**2 * (self.r * (0.6 if self.keeps_pairs else 1.2) + (0 if c == 1 else 3 + c))
         return CALL + here + groups * again
 
-    def expand(self, A: np.ndarray, prefix: Prefix, k: int):
+    def expand(self, A: np.ndarray, prefix: Prefix, k: int) -> tuple[PairTable, float]:
         """Return the table of the rest."""
         V, units = self._prefixed(A, [prefix])
         return self._table(V[0].T, k), units[0]
@@ -260,7 +260,7 @@ class MonomialSampler(Sampler):
 
     # -- pairs
 
-    def conditional(self, A: np.ndarray, prefixes: Sequence[Prefix], k: int):
+    def conditional(self, A: np.ndarray, prefixes: Sequence[Prefix], k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return diag(Xᵀ((v vᵀ) ∘ S^{∘(k-1)})X), in chunks of prefixes."""
         cond, units = np.zeros((len(prefixes), self.r)), np.zeros(len(prefixes))
         if self.r == 0:

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads, n_threads, one_blas_thread
-from ..base import Best, Direction, Members
+from ...kernels.statistics import Rows
+from ..base import Best, Direction, Members, Scaling
 from ..search import nothing, power_norm, ranked
 from ._products import add_squares, scale_or_drop
 from .monomial_table import TABLE_ROWS, ProductTable, n_heads
 from .monomials import Prefix, n_multisets
 from .search import BEAM, SLACK, ProductSearcher
+
+if TYPE_CHECKING:
+    from . import Products
 
 #: What a head of the table may cost besides, in multiply-adds: its rows, and the memory to know it.
 HEAD = 2e5
@@ -71,7 +75,7 @@ class MonomialSearcher(ProductSearcher):
     sizes : SearchSizes
     """
 
-    def __init__(self, family, X, scale, sizes: SearchSizes = SEARCH_SIZES):
+    def __init__(self, family: Products, X: Rows, scale: Scaling | None, sizes: SearchSizes = SEARCH_SIZES):
         super().__init__(family, X, scale)
         self.sizes = sizes
         self.divisor = np.sqrt(self.base)
@@ -81,9 +85,6 @@ class MonomialSearcher(ProductSearcher):
         self._columns: list[np.ndarray] = []
         self._inverse: dict[int, np.ndarray] = {}
         self._mean: dict[Prefix, float] = {}
-        if self.how is not None:
-            s = scale.sample_weight
-            self.row_weight = s / s.sum()
 
     # -- the table of all products
 
@@ -153,14 +154,14 @@ class MonomialSearcher(ProductSearcher):
         rho_sq = self.prior_sq[self.table.degrees(chunk)]
         if self.how != "trace":
             return 1.0 / rho_sq
-        rho_sq *= self._fill(chunk, self.scale.X, self.row_weight, squared=True)
+        rho_sq *= self._fill(chunk, self.scale_rows, self.row_weight, squared=True)
         inverse = np.divide(1.0, rho_sq, out=np.zeros_like(rho_sq), where=rho_sq > 0)
         if len(self.table) <= self.sizes.kept_scales:
             inverse = inverse.astype(np.float32)
             self._inverse[c] = inverse
         return inverse
 
-    def exhaustive(self, V) -> bool:
+    def exhaustive(self, V: np.ndarray) -> bool:
         """Whether a search of all products is affordable."""
         return len(self.table) > 0 and self.cost * max(V.shape[1], 1) <= self.sizes.exhaustive
 
@@ -232,7 +233,7 @@ class MonomialSearcher(ProductSearcher):
         """Return the means of φ_z² over the product of those of its factors; kept, as they are asked for often."""
         new = [z for z in codes if z not in self._mean]
         out = np.zeros(len(new))
-        for rows, Z in self._blocks(self.scale.X) if new else ():
+        for rows, Z in self._blocks(self.scale_rows) if new else ():
             phi = _rows_of(Z, new)
             out += np.square(phi, out=phi) @ self.row_weight[rows]
         self._mean.update(zip(new, out.tolist(), strict=True))
@@ -249,7 +250,7 @@ class MonomialSearcher(ProductSearcher):
         values = np.tensordot(signs, np.square(total), 1)
         if self.how == "trace":
             means = np.zeros_like(values)
-            for rows, Z in self._blocks(self.scale.X):
+            for rows, Z in self._blocks(self.scale_rows):
                 Z = np.square(Z)
                 means += (_rows_of(Z, prefixes) * self.row_weight[rows]) @ Z.T
             values = np.divide(values, means, out=np.full_like(values, -np.inf), where=means > 0)

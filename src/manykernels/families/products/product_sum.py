@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -36,14 +36,21 @@ class ProductSum(Kernel):
 
     accepts_sparse = False
 
-    def __init__(self, base, scale, degree, count, prior_sq):
+    def __init__(
+        self,
+        base: Sequence[Kernel] | None,
+        scale: Sequence[float],
+        degree: int,
+        count: Literal["distinct", "ordered"],
+        prior_sq: Sequence[float],
+    ):
         self.base = base
         self.scale = scale
         self.degree = degree
         self.count = count
         self.prior_sq = prior_sq
 
-    def resolve(self, n_features: int, names: Sequence[str] | None):
+    def resolve(self, n_features: int, names: Sequence[str] | None) -> ProductSum:
         """Return a copy; base kernels are resolved already."""
         return clone(self)
 

@@ -225,7 +225,7 @@ class GramSampler(Sampler):
             M[:, b - a :] *= 2
             yield M.ravel(), self._stack(a, b)
 
-    def masses(self, A: np.ndarray, size: int):
+    def masses(self, A: np.ndarray, size: int) -> tuple[np.ndarray, dict[int, Any]]:
         """Return the masses, O(n² D)."""
         out = np.zeros(self.degree + 1)
         for M, K in self._opened(A):
@@ -236,7 +236,7 @@ class GramSampler(Sampler):
                 out[d] += T.sum()
         return out, {}
 
-    def conditional(self, A: np.ndarray, prefixes: Sequence[Prefix], k: int):
+    def conditional(self, A: np.ndarray, prefixes: Sequence[Prefix], k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return <M ∘ K_prefix ∘ S^{∘(k-1)}, K_j>."""
         cond = np.zeros((len(prefixes), self.r))
         for M, K in self._opened(A):

@@ -10,16 +10,20 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads
+from ...kernels.statistics import Rows
 from ..bank import Sharing, row_tiles
-from ..base import Best, Direction, Members
+from ..base import Best, Direction, Members, Scaling
 from ..search import CostedSearcher, nothing, ranked, rho_sq_of
 from .monomials import Prefix
+
+if TYPE_CHECKING:
+    from . import Products
 
 #: Members that a search keeps beyond those asked for, to be ranked again in full precision.
 SLACK = 32
@@ -37,14 +41,16 @@ class ProductSearcher(CostedSearcher):
     scale : Scale or None
     """
 
-    def __init__(self, family, X, scale):
+    def __init__(self, family: Products, X: Rows, scale: Scaling | None):
         super().__init__(family, X, scale)
         self.n, self.degree = X.shape[0], family.degree
         self.how = None if scale is None else scale.how
         self.prior_sq = np.concatenate([[1.0], family._prior_sq()])
-        base = np.ones(family._r)
-        if self.how is not None:
-            base = scale.base if scale.base is not None else family.base_scale(scale.X, scale.sample_weight)
+        means = family.base_means(scale)
+        base = np.ones(family._r) if means is None else means
+        if scale is not None:
+            #: The rows that scales are means over, and the weight of each in a mean.
+            self.scale_rows, self.row_weight = scale.X, scale.sample_weight / scale.sample_weight.sum()
         self.active = np.flatnonzero(base > 0)
         self.base, self.r = base[self.active], len(self.active)
         self.place = {int(j): i for i, j in enumerate(self.active)}
@@ -159,7 +165,7 @@ class ProductSearcher(CostedSearcher):
 class GramSearcher(ProductSearcher):
     """Products of any base kernels, in tiles of their Gram matrices; never exhaustive."""
 
-    def __init__(self, family, X, scale):
+    def __init__(self, family: Products, X: Rows, scale: Scaling | None):
         super().__init__(family, X, scale)
         kernels = family._base()
         self.kernels = [kernels[j] for j in self.active]
@@ -167,9 +173,7 @@ class GramSearcher(ProductSearcher):
         self.tiles = row_tiles(self.n)
         self.cost = float(self.n) ** 2 * self.r * BEAM
         if self.how == "trace":
-            s = scale.sample_weight
-            self.row_weight = s / s.sum()
-            self.diagonals = np.stack([k.diag(scale.X) for k in self.kernels]) / self.base[:, None]
+            self.diagonals = np.stack([k.diag(self.scale_rows) for k in self.kernels]) / self.base[:, None]
 
     def best(
         self,
