@@ -153,16 +153,16 @@ class Family(BaseEstimator):
         Whether the rows are ready-made kernel values, ``(n, n_train, n_kernels)``.
     factorises : bool
         Whether the family has a ``"base"`` scale that is a product over base kernels.
-    rank_one : bool
-        Whether every member has one explicit feature.
-    accepts_sparse : bool
-        Whether sparse rows need not be made dense.
     """
 
     rules: ClassVar[dict[str, Rule]] = {}
     pairwise: ClassVar[bool] = False
     factorises: ClassVar[bool] = False
-    rank_one: Any = False
+
+    @property
+    def rank_one(self) -> bool:
+        """Whether every member has one explicit feature."""
+        return False
 
     @property
     def accepts_sparse(self) -> bool:

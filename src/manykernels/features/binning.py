@@ -117,12 +117,14 @@ class Grid:
         """Return the bin of every row, (n,)."""
         return self.grids.bins(X)[0].astype(np.int32)
 
-    def transform(self, X: np.ndarray) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return the features, one 1 per row, O(n width): for tests and small tables."""
         bins = self.bins(X)
-        Z = np.zeros((len(bins), self.width), dtype=np.float32)
-        Z[np.arange(len(bins)), bins] = 1.0
-        return Z
+        if out is None:
+            out = np.empty((len(bins), self.width), dtype=np.float32)
+        out[:, first : first + self.width] = 0.0
+        out[np.arange(len(bins)), first + bins] = 1.0
+        return out
 
     def scores(self, X: np.ndarray, W: np.ndarray) -> np.ndarray:
         """Return Z W, by looking up."""

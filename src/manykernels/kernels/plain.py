@@ -57,7 +57,7 @@ class _WithBandwidth(Kernel):
     rules = {"sigma": POSITIVE}
     power: ClassVar[int]
     symbol: ClassVar[str]
-    feature_map: ClassVar[Any]
+    feature_map: ClassVar[type[Binning] | type[Fourier]]
 
     def __init__(self, sigma: float = 1.0, columns: Any = None):
         self.sigma = sigma

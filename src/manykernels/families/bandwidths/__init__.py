@@ -51,7 +51,7 @@ class Columnwise(Kernel):
     #: Of the scaled rows; `statistic` would promise one of the rows as they are, which kernels share.
     scaled_statistic: ClassVar[str]
     symbol: ClassVar[str]
-    feature_map: ClassVar[Any]
+    feature_map: ClassVar[type[Binning] | type[Fourier]]
 
     def __init__(self, sigma: Sequence[float]):
         self.sigma = sigma
@@ -88,8 +88,8 @@ class BandwidthFamily(Continuum):
 
     rules = {"ard": FLAG}
     statistic: ClassVar[str]
-    single: ClassVar[Any]
-    per_column: ClassVar[Any]
+    single: ClassVar[type[RBF] | type[Laplacian]]
+    per_column: ClassVar[type[Columnwise]]
 
     def __init__(self, bounds: Bounds = "auto", ard: bool = False):
         self.bounds = bounds
