@@ -64,6 +64,11 @@ class Best:
     exhaustive: bool
 
 
+def nothing(exhaustive: bool = True) -> Best:
+    """Return what a search along a zero direction finds."""
+    return Best([], np.empty(0), exhaustive)
+
+
 @runtime_checkable
 class Enumerable(Protocol):
     """The members can be listed."""
@@ -267,14 +272,21 @@ class Family(BaseEstimator):
 
 
 class Searcher:
-    """A family's search for its best member, bound to rows.
+    """A family's search for its best member, bound to rows; subclasses implement ``_best``.
 
     Parameters
     ----------
     family : Family, resolved
     X : rows
     scale : Scale or None
+
+    Attributes
+    ----------
+    exhausts : bool
+        Whether finding nothing along a zero direction counts as an exhaustive search.
     """
+
+    exhausts: ClassVar[bool] = True
 
     def __init__(self, family: Any, X: Rows, scale: Scaling | None):
         self.family, self.X, self.scale = family, X, scale
@@ -287,7 +299,14 @@ class Searcher:
         exclude: Collection[Any] = (),
         rng: np.random.Generator | None = None,
     ) -> Best:
-        """Return what the family's ``best`` does."""
+        """Return the `size` members with the largest <K_i, M>/ρ_i²; none along a zero direction."""
+        direction.check(self.X.shape[0])
+        if direction.is_zero():
+            return nothing(self.exhausts)
+        return self._best(direction, size, exclude, rng)
+
+    def _best(self, direction, size, exclude, rng) -> Best:
+        """Search along a direction that is not zero."""
         return self.family.best(self.X, direction, self.scale, size=size, exclude=exclude, rng=rng)
 
     def gram(self, member: Any) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from .._util.arrays import row_blocks
 from ..kernels import Dirichlet
 from ..kernels.statistics import Rows
 from .bank import BANK_SIZES, Bank, BankSizes, FeatureBank
-from .base import Best, Direction, Drawer, Members, Scaling, Searcher
+from .base import Direction, Drawer, Members, Scaling, Searcher
 from .continuum import Continuum, check_pair, draw_near, kept, maxima
 
 #: Points of the grid per half period of the highest frequency in <K_σ, M>, which is the range of the column:
@@ -137,17 +137,8 @@ class FrequencySearch(Searcher):
         bend = 4 * float(np.vdot(second, MB[:, :2]) + np.vdot(B[:, 2:], MB[:, 2:]))
         return value, slope, bend
 
-    def best(
-        self,
-        direction: Direction,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
+    def _best(self, direction, size, exclude, rng):
         """Return the best maxima over σ."""
-        if direction.is_zero():
-            return Best([], np.zeros(0), True)
         found = maxima(
             self.grid,
             self.curve(direction),

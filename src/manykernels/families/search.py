@@ -6,7 +6,7 @@ share, and the one for members that are compared one by one; families too large 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,6 @@ class CostedSearcher(Searcher):
     def nearby(self, direction: Direction, members: Sequence[Any], size: int) -> list[Any]:
         """Return the best of the members that have much in common with those given; none in most families."""
         return []
-
-
-def nothing(exhaustive: bool = True) -> Best:
-    """Return what a search along a zero direction finds."""
-    return Best([], np.empty(0), exhaustive)
 
 
 def ranked(members: Sequence[Any], values: np.ndarray, size: int, exhaustive: bool) -> Best:
@@ -94,18 +89,8 @@ class ListSearcher(CostedSearcher):
         forms = direction.along(self.bank)
         return np.divide(forms, self.rho_sq, out=np.full(len(forms), -np.inf), where=self.rho_sq > 0)
 
-    def best(
-        self,
-        direction: Direction,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
+    def _best(self, direction, size, exclude, rng):
         """Return the best of all members."""
-        direction.check(self.bank.n_rows)
-        if direction.is_zero():
-            return nothing()
         values = self._all(direction)
         values[[self.place[z] for z in exclude if z in self.place]] = -np.inf
         return ranked(self.members, values, size, True)

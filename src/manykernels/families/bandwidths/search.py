@@ -7,7 +7,6 @@ the sum of absolute differences and q = 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from ...kernels import pairwise_statistic
 from ...kernels._distances import add_l1_moments, l1_distances
 from ...kernels.statistics import Rows
 from ..bank import row_tiles
-from ..base import Best, Direction, Members, Scaling, Searcher
+from ..base import Direction, Members, Scaling, Searcher
 from ..continuum import draw_near, kept, maxima, over_tiles
 
 if TYPE_CHECKING:
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
 #: has no frequencies above 25 to speak of (they fall as exp(-πω/4)): the grid oversamples it 25 times.
 PITCH = 0.005
 #: S/σ^q beyond which a kernel value is 1 or 0 to nine digits.
-NEAR, FAR = 1e-9, 21.0
+ALL_ONE, ALL_ZERO = 1e-9, 21.0
 #: q by statistic.
 POWERS = {"sqdist": 2, "l1": 1}
 #: Distances are kept up to this many bytes, otherwise recomputed for every pass.
 KEPT_BYTES = 2**28
 #: Steps of L-BFGS-B on some of the rows, from the bandwidth of the search on a line and from every restart; then on
 #: all rows, in single precision and in double.
-STEPS, RESTARTS, RESTART_STEPS, FULL_STEPS, LAST_STEPS = 30, 2, 8, 10, 4
+FIRST_STEPS, RESTARTS, RESTART_STEPS, FULL_STEPS, LAST_STEPS = 30, 2, 8, 10, 4
 #: Rows of the first steps: half of them, between these numbers.
 FEWEST_ROWS, MOST_ROWS = 250, 1000
 #: Two bandwidths closer than this, relatively, are the same member.
@@ -80,8 +79,8 @@ class BandwidthSearch(Searcher):
         self._centred = X - np.median(X, axis=0) if by_products else None
         self._norms = None if self._centred is None else np.einsum("ij,ij->i", self._centred, self._centred)
         # Bins and grid have one pitch, so that kernel values are a convolution.
-        self.first = math.log(low) + math.log(NEAR) / self.power
-        last = math.log(high) + math.log(FAR) / self.power
+        self.first = math.log(low) + math.log(ALL_ONE) / self.power
+        last = math.log(high) + math.log(ALL_ZERO) / self.power
         self.n_bins = math.ceil((last - self.first) / PITCH) + 1
         steps = max(2, math.ceil((math.log(high) - math.log(low)) / PITCH))
         self.grid = math.log(low) + np.arange(steps + 1) * PITCH
@@ -159,17 +158,8 @@ class BandwidthSearch(Searcher):
         value, slope, bend = sum(over_tiles(partial, self.X.shape[0])).tolist()
         return value, slope, bend
 
-    def best(
-        self,
-        direction: Direction,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
+    def _best(self, direction, size, exclude, rng):
         """Return the best maxima over σ."""
-        if direction.is_zero():
-            return Best([], np.zeros(0), True)
         grid = np.minimum(self.grid, math.log(self.high))
         found = maxima(
             grid, self.curve(direction), lambda t: self.exact(direction, t), TOLERANCE, size + len(exclude)
@@ -219,6 +209,8 @@ class ColumnwiseSearch(Searcher):
     shrinkage : float
         λ of Afkanpour (2013), eq. (6.2).
     """
+
+    exhausts = False
 
     def __init__(
         self,
@@ -274,17 +266,8 @@ class ColumnwiseSearch(Searcher):
         )
         return -float(found.fun), found.x
 
-    def best(
-        self,
-        direction: Direction,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
+    def _best(self, direction, size, exclude, rng):
         """Return the best maxima that were found; hardly ever worse than the best on a line."""
-        if direction.is_zero():
-            return Best([], np.zeros(0), False)
         rng = np.random.default_rng(0) if rng is None else rng
         M = direction.matrix()
         unit = float(np.linalg.norm(M))
@@ -315,7 +298,7 @@ class ColumnwiseSearch(Searcher):
         rows, part = (some, whole[np.ix_(some, some)]) if few < n else (slice(None), whole)
         unit = unit * (n / few) ** 2  # inner products shrink with the rows, and so must the penalty
         others = [*starts[1:], *(first + rng.normal(0, 0.5, len(first)) for _ in range(RESTARTS))]
-        found = [self._ascend(part, first, STEPS, rows, unit)]
+        found = [self._ascend(part, first, FIRST_STEPS, rows, unit)]
         found += [self._ascend(part, other, RESTART_STEPS, rows, unit) for other in others]
         found.sort(key=lambda pair: -pair[0])
         return [t for _, t in found]

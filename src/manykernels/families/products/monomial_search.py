@@ -7,17 +7,17 @@ cost, the search is the heuristic one of :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads, n_threads, one_blas_thread
 from ...kernels.statistics import Rows
-from ..base import Best, Direction, Members, Scaling
-from ..search import nothing, power_norm, ranked
+from ..base import Direction, Members, Scaling, nothing
+from ..search import power_norm, ranked
 from ._products import add_squares, scale_or_drop
 from .monomial_table import TABLE_ROWS, ProductTable, n_heads
 from .monomials import Prefix, n_multisets
@@ -165,17 +165,9 @@ class MonomialSearcher(ProductSearcher):
         """Whether a search of all products is affordable."""
         return len(self.table) > 0 and self.cost * max(V.shape[1], 1) <= self.sizes.exhaustive
 
-    def best(
-        self,
-        direction: Direction,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
+    def _best(self, direction, size, exclude, rng):
         """Return the best of all products where that is affordable, else of those that a search meets."""
-        direction.check(self.n)
-        if direction.is_zero() or self.r == 0:
+        if self.r == 0:
             return nothing()
         V, signs, whole = self.low_rank(direction)
         if not self.exhaustive(V):

@@ -18,8 +18,8 @@ from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads
 from ...kernels.statistics import Rows
 from ..bank import Sharing, row_tiles
-from ..base import Best, Direction, Members, Scaling
-from ..search import CostedSearcher, nothing, ranked, rho_sq_of
+from ..base import Best, Direction, Members, Scaling, nothing
+from ..search import CostedSearcher, ranked, rho_sq_of
 from .monomials import Prefix
 
 if TYPE_CHECKING:
@@ -175,17 +175,9 @@ class GramSearcher(ProductSearcher):
         if self.how == "trace":
             self.diagonals = np.stack([k.diag(self.scale_rows) for k in self.kernels]) / self.base[:, None]
 
-    def best(
-        self,
-        direction: Direction,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
+    def _best(self, direction, size, exclude, rng):
         """Return the best of the products that the search meets."""
-        direction.check(self.n)
-        if direction.is_zero() or self.r == 0:
+        if self.r == 0:
             return nothing()
         return self.heuristic(direction, size, exclude, rng)
 
