@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from manykernels.families import Enumerable, bank
+from manykernels.families import Enumerable
+from manykernels.families.bank import BankSizes
 
 from .cases import FAMILIES
 
@@ -17,14 +18,14 @@ from .cases import FAMILIES
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
 names = st.sampled_from(sorted(FAMILIES))
 
-#: The ways a bank may go, forced by its limits: (CACHE_BYTES, FEATURE_BYTES, TILE_PAIRS).
+#: The ways a bank may go, forced by its sizes.
 PATHS = {
-    "default": {},
-    "many tiles, kept": {"TILE_PAIRS": 64},
-    "many tiles, recomputed": {"TILE_PAIRS": 64, "CACHE_BYTES": 0},
-    "one tile, recomputed": {"CACHE_BYTES": 0},
-    "features in blocks": {"FEATURE_BYTES": 4000},
-    "features one by one": {"FEATURE_BYTES": 0},
+    "default": BankSizes(),
+    "many tiles, kept": BankSizes(tile_pairs=64),
+    "many tiles, recomputed": BankSizes(tile_pairs=64, cache_bytes=0),
+    "one tile, recomputed": BankSizes(cache_bytes=0),
+    "features in blocks": BankSizes(feature_bytes=4000),
+    "features one by one": BankSizes(feature_bytes=0),
 }
 
 
@@ -34,10 +35,8 @@ def case(request):
 
 
 @pytest.fixture(params=PATHS)
-def path(request, monkeypatch):
-    for name, value in PATHS[request.param].items():
-        monkeypatch.setattr(bank, name, value)
-    return request.param
+def sizes(request):
+    return PATHS[request.param]
 
 
 def some_weights(m, seed=0):
@@ -124,46 +123,46 @@ def test_values_do_not_depend_on_the_blocks_of_rows(case):
 # -- banks ---------------------------------------------------------------------------------------------
 
 
-def test_bank_gram_is_the_familys(case, path):
+def test_bank_gram_is_the_familys(case, sizes):
     family, X = case.resolved(), case.train(60)
     members = family.members()
     w = some_weights(len(members))
     expected = family.gram(X, X, members, w)
-    assert_allclose(family.bank(X, members).gram(w), expected, **CLOSE)
+    assert_allclose(family.bank(X, members, sizes).gram(w), expected, **CLOSE)
 
 
-def test_bank_gram_is_symmetric(case, path):
+def test_bank_gram_is_symmetric(case, sizes):
     family, X = case.resolved(), case.train(60)
     members = family.members()
-    K = family.bank(X, members).gram(some_weights(len(members)))
+    K = family.bank(X, members, sizes).gram(some_weights(len(members)))
     # A machine factorises one triangle: what the other says must not matter beyond rounding.
     assert_allclose(K, K.T, rtol=0, atol=1e-14 * np.abs(K).max())
 
 
-def test_bank_gram_is_a_new_array(case, path):
+def test_bank_gram_is_a_new_array(case, sizes):
     family, X = case.resolved(), case.train(60)
     members = family.members()
-    b, w = family.bank(X, members), some_weights(len(members))
+    b, w = family.bank(X, members, sizes), some_weights(len(members))
     first = b.gram(w)
     kept = first.copy()
     first += 1.0
     assert_array_equal(b.gram(w), kept)
 
 
-def test_bank_quad_forms_follow_from_apply(case, path):
+def test_bank_quad_forms_follow_from_apply(case, sizes):
     family, X = case.resolved(), case.train(60)
     members = family.members()
     A = np.random.default_rng(3).normal(size=(60, 2))
     expected = np.einsum("mnc,nc->m", family.apply(X, X, A, members), A)
     # Quadratic forms cancel: compare with the size of what is added up.
     size = np.abs(family.apply(X, X, np.abs(A), members)).max() * np.abs(A).sum()
-    assert_allclose(family.bank(X, members).quad_forms(A), expected, rtol=1e-9, atol=1e-13 * size)
+    assert_allclose(family.bank(X, members, sizes).quad_forms(A), expected, rtol=1e-9, atol=1e-13 * size)
 
 
-def test_bank_features_reproduce_its_gram(case, path):
+def test_bank_features_reproduce_its_gram(case, sizes):
     family, X = case.resolved(), case.train(60)
     members = family.members()
-    b, w = family.bank(X, members), some_weights(len(members))
+    b, w = family.bank(X, members, sizes), some_weights(len(members))
     if b.n_columns(w) is None:
         with pytest.raises(NotImplementedError):
             b.features(w)
@@ -174,11 +173,11 @@ def test_bank_features_reproduce_its_gram(case, path):
     assert_allclose((phi * w[owner]) @ phi.T, b.gram(w), **CLOSE)
 
 
-def test_bank_of_some_members_knows_only_them(case, path):
+def test_bank_of_some_members_knows_only_them(case, sizes):
     family, X = case.resolved(), case.train(60)
     members = family.members()[::2]
     w = some_weights(len(members), seed=4) + 0.1
-    b = family.bank(X, members)
+    b = family.bank(X, members, sizes)
     assert b.n_members == len(members)
     assert_allclose(b.gram(w), family.gram(X, X, members, w), **CLOSE)
     A = np.ones((60, 1))
@@ -186,14 +185,14 @@ def test_bank_of_some_members_knows_only_them(case, path):
     assert_allclose(b.quad_forms(A), expected, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
 
 
-def test_bank_answers_do_not_depend_on_the_number_of_threads(case, path, monkeypatch):
+def test_bank_answers_do_not_depend_on_the_number_of_threads(case, sizes, monkeypatch):
     family, X = case.resolved(), case.train(60)
     members = family.members()
     w, A = some_weights(len(members)), np.random.default_rng(3).normal(size=(60, 2))
     answers = []
     for threads in ("1", "2"):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        b = family.bank(X, members)
+        b = family.bank(X, members, sizes)
         answers.append((b.gram(w), b.quad_forms(A)))
     assert_array_equal(answers[0][0], answers[1][0])
     assert_array_equal(answers[0][1], answers[1][1])

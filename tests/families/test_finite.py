@@ -6,9 +6,10 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.contracts.cases import MIXED, N_COLUMNS, rows, stack
 
-from manykernels.families import Finite, Precomputed, finite
+from manykernels._util.arrays import row_blocks
+from manykernels.families import Finite, Precomputed
 from manykernels.families.bandwidths.grids import FACTORS, bandwidth_grid, median_distance
-from manykernels.families.bank import FeatureBank, KernelBank, Sharing
+from manykernels.families.bank import BankSizes, FeatureBank, KernelBank, Sharing
 from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear
 
 # -- names ---------------------------------------------------------------------------------------------
@@ -91,22 +92,23 @@ def test_kernels_on_the_same_columns_share_their_distances():
     assert sharing.shared == [("sqdist", None), ("sqdist", (0,)), ("dot", None)]
 
 
-def test_distances_are_kept_where_the_matrices_do_not_fit(monkeypatch):
-    monkeypatch.setattr("manykernels.families.bank.CACHE_BYTES", 0)
-    alike = Finite([RBF(1.0), RBF(2.0)]).resolve(N_COLUMNS).bank(rows(), [0, 1])
-    unlike = Finite([RBF(1.0), Laplacian(2.0)]).resolve(N_COLUMNS).bank(rows(), [0, 1])
+def test_distances_are_kept_where_the_matrices_do_not_fit():
+    alike, unlike = (
+        KernelBank(kernels, rows(), BankSizes(cache_bytes=0))
+        for kernels in ([RBF(1.0), RBF(2.0)], [RBF(1.0), Laplacian(2.0)])
+    )
     assert list(alike._statistics) == [("sqdist", None)]
     assert not unlike._statistics  # two statistics would take more than the Gram matrix itself
 
 
-def test_blocks_of_rows_do_not_change_values(monkeypatch):
-    family, X, members = Finite(list(MIXED)).resolve(N_COLUMNS), rows(), list(range(5))
-    B = np.random.default_rng(0).normal(size=(40, 2))
-    whole = family.gram(X, X, members, np.ones(5)), family.apply(X, X, B, members)
-    monkeypatch.setattr(finite, "row_blocks", lambda n, width: [slice(i, i + 3) for i in range(0, n, 3)])
-    parts = family.gram(X, X, members, np.ones(5)), family.apply(X, X, B, members)
-    assert_allclose(parts[0], whole[0], rtol=1e-11)
-    assert_allclose(parts[1], whole[1], rtol=1e-10, atol=1e-10)
+def test_blocks_of_rows_do_not_change_values():
+    family, X, members = Finite(list(MIXED)).resolve(N_COLUMNS), rows(1500), list(range(5))
+    assert len(row_blocks(1500, 1500)) > 1
+    B = np.random.default_rng(0).normal(size=(1500, 2))
+    gram, applied = family.gram(X, X, members, np.ones(5)), family.apply(X, X, B, members)
+    for part in (slice(0, 700), slice(700, 1500)):  # each of them fits into a block
+        assert_allclose(family.gram(X[part], X, members, np.ones(5)), gram[part], rtol=1e-11)
+        assert_allclose(family.apply(X[part], X, B, members), applied[:, part], rtol=1e-9, atol=1e-9)
 
 
 # -- ready-made matrices -------------------------------------------------------------------------------
@@ -205,11 +207,11 @@ def test_bandwidths_follow_the_scale_of_the_rows(kernel):
     assert_allclose([k.sigma for k in large], [1000 * k.sigma for k in small], rtol=1e-9)
 
 
-def test_many_rows_are_thinned_evenly(monkeypatch):
-    monkeypatch.setattr("manykernels.families.bandwidths.grids.MAX_ROWS", 10)
+def test_many_rows_are_thinned_evenly():
     X = rows(40)
     kept = X[np.linspace(0, 39, 10).astype(int)]
-    assert median_distance(X, np.ones(40), "sqdist") == median_distance(kept, np.ones(10), "sqdist")
+    thinned = median_distance(X, np.ones(40), "sqdist", max_rows=10)
+    assert thinned == median_distance(kept, np.ones(10), "sqdist")
 
 
 def test_grids_do_not_depend_on_sparsity():

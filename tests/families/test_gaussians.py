@@ -13,7 +13,7 @@ from sklearn.datasets import make_moons
 
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Enumerable, Gaussians, Maximisable, Samplable
-from manykernels.families.bandwidths import search as bandwidth_search
+from manykernels.families.bandwidths.search import BandwidthSearch
 from manykernels.families.base import Direction, can
 from manykernels.problem import Scale
 from manykernels.solvers import MirrorDescent
@@ -223,11 +223,11 @@ def test_duplicated_rows_and_constant_columns_do_no_harm(ard):
     assert found.values[0] == pytest.approx(np.vdot(K, aligned(X, X[:, 0]).dense), rel=1e-6)
 
 
-def test_distances_need_not_be_kept(monkeypatch):
+def test_distances_need_not_be_kept():
     X, direction = rows(80), aligned(rows(80), rows(80)[:, 0])
-    kept = Gaussians().best(X, direction, None)
-    monkeypatch.setattr(bandwidth_search, "KEPT_BYTES", 0)
-    assert Gaussians().best(X, direction, None).members == kept.members
+    kept = Gaussians((0.1, 10.0)).best(X, direction, None)
+    anew = BandwidthSearch(Gaussians((0.1, 10.0)), X, None, 0.1, 10.0, kept_bytes=0)
+    assert anew.best(direction).members == kept.members
 
 
 # -- one bandwidth per column --------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from tests.contracts.cases import BASE, N_COLUMNS, rows, targets
 
+from manykernels._util.arrays import row_blocks
 from manykernels.families import Finite, Products
-from manykernels.families import products as module
 from manykernels.families.products.monomials import (
     monomials,
     multisets,
@@ -229,13 +229,25 @@ def test_uniform_has_one_optimum_with_and_without_the_closed_form(count, loss):
     X = rows(30)
     family = Products(3, count=count).resolve(N_COLUMNS)
     Y, s = targets(loss, 1, X), np.ones(30)
-    problem = Problem(X, Y, family, Scale.fit(family, X, "base", s), get_loss(loss), 1.0, s)
-    listed = Uniform().solve(problem)
-    closed = Closed().solve(problem)
+    scale = Scale.fit(family, X, "base", s)
+    listed = Uniform().solve(Problem(X, Y, family, scale, get_loss(loss), 1.0, s))
+    one = Finite([family.total(scale.base)]).resolve(N_COLUMNS)
+    closed = Uniform().solve(Problem(X, Y, one, Scale.fit(one, X, None, s), get_loss(loss), 1.0, s))
     assert len(listed.combination) == family.size() and len(closed.combination) == 1
     assert closed.objective == pytest.approx(listed.objective, rel=1e-8)  # machines go to 1e-10
     new = rows(5, seed=8)
     assert_allclose(closed.predictor.scores(new), listed.predictor.scores(new), rtol=1e-5, atol=1e-5)
+
+
+def test_uniform_adds_up_a_family_too_large_to_list_in_closed_form():
+    X = np.random.default_rng(0).normal(size=(30, 100))
+    family, s = Products(3).resolve(100), np.ones(30)
+    problem = Problem(X, X[:, :1], family, Scale.fit(family, X, "base", s), get_loss("squared"), 1.0, s)
+    result = Uniform().solve(problem)
+    assert [result.combination.family.label(z) for z in result.combination.members] == [
+        "all 176,850 products of degree ≤ 3"
+    ]
+    assert result.converged
 
 
 # -- what is refused -----------------------------------------------------------------------------------
@@ -244,9 +256,10 @@ def test_uniform_has_one_optimum_with_and_without_the_closed_form(count, loss):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"degree": 0}, "degree of Products is 0"),
+        ({"degree": 0}, r"degree of Products is 0; use a whole number of at least 1\."),
         ({"degree": 1.5}, "degree of Products is 1.5"),
-        ({"count": "both"}, "count of Products is 'both'"),
+        ({"degree": True}, "degree of Products is True"),
+        ({"count": "both"}, r"count of Products is 'both'; use 'distinct' or 'ordered'\."),
         ({"base": []}, "base of Products is empty"),
         ({"base": [3]}, "base holds 3, which is no kernel"),
         ({"base": RBF()}, "base of Products"),
@@ -261,12 +274,16 @@ def test_wrong_parameters_are_refused(options, message):
         Products(**options).resolve(3)
 
 
-def test_members_in_any_block_size_have_the_same_values(monkeypatch):
-    family, X = Products(3).resolve(N_COLUMNS), rows(20)
-    members, w = family.members(), np.ones(family.size())
-    before = family.gram(X, X, members, w), family.mean_diag(X, members, w[:20]), family.diag(X, members, w)
-    blocks = lambda n, width: [slice(i, i + 2) for i in range(0, n, 2)]  # noqa: E731
-    monkeypatch.setattr(module, "row_blocks", blocks)
-    after = family.gram(X, X, members, w), family.mean_diag(X, members, w[:20]), family.diag(X, members, w)
-    for a, b in zip(after, before):
-        assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+def test_members_in_several_blocks_have_the_same_values():
+    X = np.random.default_rng(0).normal(size=(1500, 20))
+    family = Products(3).resolve(20)
+    members, w, s = family.members(), np.ones(family.size()), np.ones(1500)
+    assert len(row_blocks(len(members), 3000)) > 1 and len(row_blocks(1500, len(members) + 20)) > 1
+    parts = [members[:600], members[600:1200], members[1200:]]  # each of them fits into a block
+    assert all(len(row_blocks(len(part), 3000)) == 1 for part in parts)
+    grams = [family.gram(X, X, part, np.ones(len(part))) for part in parts]
+    assert_allclose(family.gram(X, X, members, w), sum(grams), rtol=1e-11, atol=1e-9)
+    diagonals = [family.diag(X, part, np.ones(len(part))) for part in parts]
+    assert_allclose(family.diag(X, members, w), sum(diagonals), rtol=1e-11)
+    means = [family.mean_diag(X, part, s) for part in parts]
+    assert_allclose(family.mean_diag(X, members, s), np.concatenate(means), rtol=1e-11)

@@ -15,10 +15,9 @@ from scipy.stats import chisquare
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.families.base import Samplable, can
 from manykernels.families.draws import pick
-from manykernels.families.products import monomial_sampler, sampling
-from manykernels.families.products.monomial_sampler import Monomials, Table, hadamard_power
+from manykernels.families.products.monomial_sampler import DrawSizes, MonomialSampler, PairTable
 from manykernels.families.products.monomials import multisets, orderings
-from manykernels.families.products.sampling import Grams, product_sampler
+from manykernels.families.products.sampling import GramSampler
 from manykernels.kernels import RBF, Linear
 from manykernels.problem import Scale
 
@@ -109,7 +108,7 @@ def test_single_draws_follow_the_same_distribution(name):
     # One draw a call takes other routes than many at once.
     family, X, A, scale = prepared(name)
     members, q = proposal(family, X, A, scale)
-    sampler, rng = product_sampler(family, X, scale), np.random.default_rng(2)
+    sampler, rng = family.sampler(X, scale), np.random.default_rng(2)
     assert_follows([sampler.draw(A, 1, rng)[0][0] for _ in range(400)], members, q)
 
 
@@ -119,7 +118,7 @@ def test_either_route_draws_from_the_same_distribution(route, c):
     X, A = data(c=c)
     family = Products(degree=4).resolve(4)
     members, q = proposal(family, X, A, None)
-    drawn, probability = Monomials(X, None, np.ones(4), route).draw(A, 20_000, np.random.default_rng(3))
+    drawn, probability = MonomialSampler(X, None, np.ones(4), route).draw(A, 20_000, np.random.default_rng(3))
     assert_follows(drawn, members, q)
     assert_allclose(probability, [dict(zip(members, q))[z] for z in drawn], rtol=1e-9)
 
@@ -140,11 +139,11 @@ def test_conditionals_by_expansion_by_pairs_and_by_gram_matrices_are_equal(c, pr
     X, A = data(n=23, r=5, c=c)
     scale = np.mean(X**2, axis=0)
     prior = np.ones(6)
-    columns = Monomials(X, scale, prior)
+    columns = MonomialSampler(X, scale, prior)
     pairs, unit = columns.conditional(A, [prefix], k)
     table, table_unit = columns.expand(A, prefix, k)
     expanded = first_coordinate(table)
-    grams = Grams(X, [Linear(columns=[j]) for j in range(5)], scale, prior)
+    grams = GramSampler(X, [Linear(columns=[j]) for j in range(5)], scale, prior)
     gram, gram_unit = grams.conditional(A, [prefix], k)
 
     V = A * np.prod((X / np.sqrt(scale))[:, list(prefix)], axis=1)[:, None]
@@ -161,39 +160,33 @@ def test_conditionals_by_expansion_by_pairs_and_by_gram_matrices_are_equal(c, pr
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 def test_a_table_holds_every_product_and_the_gradient_of_each(k):
     X, A = data(r=3, c=2)
-    columns = Monomials(X, None, np.ones(k))
+    columns = MonomialSampler(X, None, np.ones(k))
     table, unit = columns.expand(A, (), k)
     total = Counter()
     for z, weight in zip(table.members(np.arange(len(table.weights))), table.weights):
         total[z] += weight * np.exp(unit + k * columns.log_unit)
     assert [z for z in multisets(3, k) if len(z) == k] == sorted(total)
-    assert (len(table.heads), len(table.weights)) == Table.n_places(3, k)
+    assert (len(table.heads), len(table.weights)) == PairTable.n_places(3, k)
     g = {z: np.square(np.prod(X[:, list(z)], axis=1) @ A).sum() for z in total}
     assert_allclose(list(total.values()), [g[z] * orderings(z) for z in total], rtol=1e-10)
 
 
 @pytest.mark.parametrize("route", ["auto", "expand", "pairs"])
 @pytest.mark.parametrize("c", [1, 2])
-def test_blocks_of_rows_do_not_change_anything(monkeypatch, route, c):
+def test_blocks_of_rows_do_not_change_anything(route, c):
     X, A = data(n=50, c=c)
-    draws = []
-    for small in (False, True):
-        if small:
-            monkeypatch.setattr(monomial_sampler, "KEPT_ROWS", 0)
-            monkeypatch.setattr(monomial_sampler, "KEPT_PAIRS", 0)
-            monkeypatch.setattr(monomial_sampler, "BLOCK", 512)
-            monkeypatch.setattr(monomial_sampler, "STRIP_ROWS", 7)
-        draws.append(Monomials(X, None, np.ones(3), route).draw(A, 500, np.random.default_rng(0)))
+    draws = [
+        MonomialSampler(X, None, np.ones(3), route, sizes).draw(A, 500, np.random.default_rng(0))
+        for sizes in (DrawSizes(), DrawSizes(kept_rows=0, kept_pairs=0, block=512, strip_rows=7))
+    ]
     assert draws[0][0] == draws[1][0]
     assert_allclose(draws[0][1], draws[1][1], rtol=1e-10)
 
 
-def test_kernels_evaluated_anew_for_every_level_give_the_same_draws(monkeypatch):
+def test_kernels_evaluated_anew_for_every_level_give_the_same_draws():
     X, A = data(n=300, c=2)
-    family = Products(degree=3, base=RBFS)
-    kept = family.draw(X, A, 300, np.random.default_rng(0))
-    monkeypatch.setattr(sampling, "KEPT_GRAMS", 0)
-    anew = family.draw(X, A, 300, np.random.default_rng(0))
+    kept = Products(degree=3, base=RBFS).draw(X, A, 300, np.random.default_rng(0))
+    anew = GramSampler(X, RBFS, None, np.ones(3), kept_bytes=0).draw(A, 300, np.random.default_rng(0))
     assert kept[0] == anew[0]
     assert_array_equal(kept[1], anew[1])
 
@@ -268,7 +261,7 @@ def test_the_order_of_draws_tells_nothing():
 def test_a_sampler_serves_one_direction_after_another():
     X, A = data(n=60, r=5)
     B = np.random.default_rng(9).standard_normal((60, 2))
-    sampler = product_sampler(Products(degree=4), X)
+    sampler = Products(degree=4).sampler(X)
     for direction in (A, B, A):
         fresh = Products(degree=4).draw(X, direction, 30, np.random.default_rng(0))
         drawn = sampler.draw(direction, 30, np.random.default_rng(0))
@@ -333,8 +326,8 @@ def test_large_and_small_values_neither_overflow_nor_vanish(factor):
     family = Products(degree=6).resolve(4)
     scaled = X * [factor, 1, 1 / factor, 1]
     base = np.mean(X**2, axis=0)
-    ones = Monomials(X, base, np.ones(6)).draw(A, 50, np.random.default_rng(0))
-    both = Monomials(scaled, base * np.square([factor, 1, 1 / factor, 1]), np.ones(6)).draw(
+    ones = MonomialSampler(X, base, np.ones(6)).draw(A, 50, np.random.default_rng(0))
+    both = MonomialSampler(scaled, base * np.square([factor, 1, 1 / factor, 1]), np.ones(6)).draw(
         A * factor, 50, np.random.default_rng(0)
     )
     assert ones[0] == both[0]
@@ -361,13 +354,24 @@ def test_directions_that_do_not_fit_are_refused():
         Products().draw(X, A, 1, np.random.default_rng(0))
 
 
-def test_masses_that_are_only_rounding_end_in_uniform_draws(monkeypatch):
+class OnlyRounding(MonomialSampler):
+    """Masses without a product that has any."""
+
+    def masses(self, A, size):
+        return np.array([0.0, 1.0, 0.0]), {}
+
+    def conditional(self, A, prefixes, k):
+        return np.zeros((len(prefixes), self.r)), np.zeros(len(prefixes))
+
+
+class RoundedProducts(Products):
+    def sampler(self, X, scale=None):
+        return OnlyRounding(X, scale, np.ones(2))
+
+
+def test_masses_that_are_only_rounding_end_in_uniform_draws():
     X, A = data()
-    monkeypatch.setattr(Monomials, "masses", lambda self, A, size: (np.array([0.0, 1.0, 0.0]), {}))
-    monkeypatch.setattr(
-        Monomials, "conditional", lambda self, A, z, k: (np.zeros((len(z), 4)), np.zeros(len(z)))
-    )
-    drawn, probability = Products(degree=2).draw(X, A, 20, np.random.default_rng(0))
+    drawn, probability = RoundedProducts(degree=2).draw(X, A, 20, np.random.default_rng(0))
     assert len(drawn) == 20
     assert_allclose(probability, 1 / 14)
 
@@ -377,12 +381,6 @@ def test_a_number_of_weight_zero_is_never_picked():
     picked = pick(np.random.default_rng(0), weights, 10_000)
     assert set(picked) == {1, 3}
     assert len(pick(np.random.default_rng(0), np.zeros(3), 5)) == 0
-
-
-@pytest.mark.parametrize("k", range(6))
-def test_hadamard_powers(k):
-    S = np.random.default_rng(0).standard_normal((3, 4))
-    assert_allclose(hadamard_power(S, k), S**k, rtol=1e-14)
 
 
 # -- uniform draws -------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.families.base import Direction
-from manykernels.families.products import monomial_search, monomial_table
+from manykernels.families.products.monomial_search import MonomialSearcher, SearchSizes
+from manykernels.families.products.monomial_table import ProductTable
+from manykernels.families.products.search import GramSearcher
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.problem import Scale
 
@@ -85,25 +87,23 @@ def test_a_stack_of_matrices():
         assert_allclose(best.values, np.sort(values)[::-1], rtol=1e-9)
 
 
-def test_wide_tables_are_searched_in_batches_and_chunks(monkeypatch):
-    monkeypatch.setattr(monomial_table, "ROWS", 3)
-    monkeypatch.setattr(monomial_search, "CHUNK", 40)
-    monkeypatch.setattr(monomial_search, "SERIAL", 0)
-    monkeypatch.setattr(monomial_search, "BLOCK_ROWS", 7)  # and rows in blocks of seven
-    monkeypatch.setattr(monomial_search, "KEPT_COLUMNS", 0)
+def test_wide_tables_are_searched_in_slabs_and_chunks():
+    # And rows in blocks of seven.
+    small = SearchSizes(table_rows=3, places=40, serial=0, block=70, block_rows=7, kept_columns=0)
     X = rows(10)
     family = Products(degree=3).resolve(10)
     scale = Scale.fit(family, X, "trace")
     members, values = by_list(family, X, direction("signs"), scale)
-    best = family.best(X, direction("signs"), scale, size=20)
+    searcher = MonomialSearcher(family, X, scale, small)
+    assert len(searcher.chunks) > 1
+    best = searcher.best(direction("signs"), size=20)
     assert best.members == [members[i] for i in np.argsort(-values)[:20]]
 
 
 @pytest.mark.parametrize("rows_at_most", [1, 4, 256])
 @pytest.mark.parametrize(("r", "degree"), [(1, 1), (7, 1), (1, 4), (6, 2), (9, 3), (6, 4), (4, 6)])
-def test_every_product_stands_once_in_the_table(monkeypatch, r, degree, rows_at_most):
-    monkeypatch.setattr(monomial_table, "ROWS", rows_at_most)
-    table = monomial_table.ProductTable(r, degree)
+def test_every_product_stands_once_in_the_table(r, degree, rows_at_most):
+    table = ProductTable(r, degree, rows_at_most)
     everything = Products(degree=degree).resolve(r).members()
     members = table.members(np.arange(len(table)))
     assert len(table) == len(everything)
@@ -120,12 +120,11 @@ def test_every_product_stands_once_in_the_table(monkeypatch, r, degree, rows_at_
         assert_array_equal(table.degrees(chunk), [len(z) for z in members[places]])
 
 
-def test_scales_too_many_to_keep_are_computed_again(monkeypatch):
+def test_scales_too_many_to_keep_are_computed_again():
     X, family = rows(6), Products(degree=3).resolve(6)
     scale = Scale.fit(family, X, "trace")
     kept = family.best(X, direction("gradient"), scale, size=9)
-    monkeypatch.setattr(monomial_search, "KEPT_SCALES", 0)
-    again = family.best(X, direction("gradient"), scale, size=9)
+    again = MonomialSearcher(family, X, scale, SearchSizes(kept_scales=0)).best(direction("gradient"), size=9)
     assert again.members == kept.members
     assert_array_equal(again.values, kept.values)
 
@@ -210,39 +209,45 @@ def planted(r, member, n=200, seed=0):
 
 
 @pytest.mark.parametrize("how", ["trace", "base"])
-def test_a_heuristic_search_finds_what_stands_out(monkeypatch, how):
-    monkeypatch.setattr(monomial_search, "EXHAUSTIVE", 0)
+def test_a_heuristic_search_finds_what_stands_out(how):
     X, d = planted(60, (3, 17, 42))
     family = Products(degree=3).resolve(60)
     scale = Scale.fit(family, X, how)
-    best = family.best(X, d, scale, size=3, rng=np.random.default_rng(0))
+    searcher = MonomialSearcher(family, X, scale, SearchSizes(exhaustive=0))
+    best = searcher.best(d, size=3, rng=np.random.default_rng(0))
     assert best.members[0] == (3, 17, 42) and not best.exhaustive
     assert_allclose(best.values[0], family.forms(X, d.V, [(3, 17, 42)]) / scale.rho_sq([(3, 17, 42)], 1.0))
-    again = family.best(X, d, scale, size=3, exclude=[(3, 17, 42)], rng=np.random.default_rng(0))
+    again = searcher.best(d, size=3, exclude=[(3, 17, 42)], rng=np.random.default_rng(0))
     assert (3, 17, 42) not in again.members and len(again.members) == 3
 
 
-def test_a_heuristic_search_never_claims_more_than_there_is(monkeypatch):
+def test_a_heuristic_search_never_claims_more_than_there_is():
     X, family = rows(6), Products(degree=3).resolve(6)
     scale = Scale.fit(family, X, "trace")
     truth = family.best(X, direction("gradient"), scale)
-    monkeypatch.setattr(monomial_search, "EXHAUSTIVE", 0)
-    found = family.best(X, direction("gradient"), scale)
+    found = MonomialSearcher(family, X, scale, SearchSizes(exhaustive=0)).best(direction("gradient"))
+    assert truth.exhaustive and not found.exhaustive
     assert 0.8 * truth.values[0] <= found.values[0] <= truth.values[0] * (1 + 1e-12)
 
 
-def test_products_of_other_kernels_beyond_enumeration(monkeypatch):
+def test_products_of_other_kernels_beyond_enumeration():
     X = rows(4)
     family = Products(degree=3, base=[RBF(s) for s in (0.5, 1.0, 2.0, 4.0)] + [Linear()]).resolve(4)
     scale = Scale.fit(family, X, "trace")
     truth = family.best(X, direction("gradient"), scale, size=1)
-    monkeypatch.setattr(monomial_search, "EXHAUSTIVE_GRAMS", 0)
+    searcher = GramSearcher(family, X, scale)
     for kind in ("gradient", "dense"):
-        found = family.best(X, direction(kind), scale, size=2)
+        found = searcher.best(direction(kind), size=2)
         assert not found.exhaustive and len(found.members) == 2
-    found = family.best(X, direction("gradient"), scale, size=1)
+    found = searcher.best(direction("gradient"), size=1)
     assert found.values[0] == pytest.approx(truth.values[0], rel=0.2)
     assert found.values[0] <= truth.values[0] * (1 + 1e-12)
+
+
+def test_a_family_of_other_kernels_too_large_to_compare_is_searched():
+    family = Products(degree=9, base=[RBF(s) for s in np.geomspace(0.3, 6.0, 20)]).resolve(4)
+    best = family.best(rows(4), direction("gradient"), None)
+    assert not best.exhaustive and best.values[0] > 0
 
 
 def test_degrees_that_cannot_be_listed_are_searched():

@@ -1,7 +1,6 @@
 """Sets of kernels: a list, ready-made matrices, all products of base kernels, continua."""
 
-from .bandwidths.gaussians import Gaussians
-from .bandwidths.laplacians import Laplacians
+from .bandwidths import Gaussians, Laplacians
 from .base import (
     Enumerable,
     Family,
@@ -28,3 +27,7 @@ __all__ = [
     "Products",
     "Samplable",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

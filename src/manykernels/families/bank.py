@@ -11,23 +11,45 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from .._util.arrays import row_blocks
 from .._util.threads import map_in_threads
 from ..kernels import Kernel, pairwise_statistic
+from ..kernels.statistics import Rows
 from ._stack import add_quad_forms, weighted_sum_rows
 
-#: Gram matrices of all members are kept when they fit into this many bytes, otherwise recomputed each pass.
-CACHE_BYTES = 2**28
-#: Explicit features are kept up to this many bytes, otherwise recomputed in blocks of members.
-FEATURE_BYTES = 2**30
 #: A tile holds about this many pairs of rows, so that a tile and its exponentials stay in cache.
 TILE_PAIRS = 2**16
 
+
+@dataclass(frozen=True)
+class BankSizes:
+    """How much a bank keeps, and takes at once.
+
+    Attributes
+    ----------
+    cache_bytes : int
+        Gram matrices of all members are kept when they fit into so many, otherwise recomputed each pass.
+    feature_bytes : int
+        Explicit features are kept up to so many, otherwise recomputed in blocks of members.
+    tile_pairs : int
+        Pairs of rows of a tile, about.
+    """
+
+    cache_bytes: int = 2**28
+    feature_bytes: int = 2**30
+    tile_pairs: int = TILE_PAIRS
+
+
+BANK_SIZES = BankSizes()
+
 Block = Callable[[int], np.ndarray]
+#: A statistic and the columns it is of.
+Key = tuple[str, tuple[int, ...] | None]
 
 
 class Bank(ABC):
@@ -49,6 +71,10 @@ class Bank(ABC):
     def quad_forms(self, A: np.ndarray) -> np.ndarray:
         """Return tr(Aᵀ K_i A) for every member."""
 
+    @abstractmethod
+    def inner_products(self, M: np.ndarray) -> np.ndarray:
+        """Return <K_i, M> for every member; M is symmetric."""
+
     def n_columns(self, weights: np.ndarray) -> int | None:
         """Return the number of explicit features of members with weight, or None if they have none."""
         return None
@@ -58,11 +84,11 @@ class Bank(ABC):
         raise NotImplementedError
 
 
-def row_tiles(n: int) -> list[tuple[int, int]]:
-    """Cut n rows into tiles whose upper-triangular part holds about TILE_PAIRS pairs."""
+def row_tiles(n: int, pairs: int = TILE_PAIRS) -> list[tuple[int, int]]:
+    """Cut n rows into tiles whose upper-triangular part holds about so many pairs."""
     edges, a = [], 0
     while a < n:
-        b = min(n, a + max(8, TILE_PAIRS // (n - a)))
+        b = min(n, a + max(8, pairs // (n - a)))
         edges.append((a, b))
         a = b
     return edges
@@ -71,15 +97,16 @@ def row_tiles(n: int) -> list[tuple[int, int]]:
 class TileBank(Bank):
     """Kernels evaluated on tiles ``rows a:b × columns a:n`` of the upper triangle.
 
-    A pass costs m n²/2 kernel values. Memory O(n²), plus at most CACHE_BYTES.
+    A pass costs m n²/2 kernel values. Memory O(n²), plus at most ``sizes.cache_bytes``.
     """
 
-    def __init__(self, n_rows: int, n_members: int):
+    def __init__(self, n_rows: int, n_members: int, sizes: BankSizes = BANK_SIZES):
         self.n_rows = n_rows
         self.n_members = n_members
-        self.tiles = row_tiles(n_rows)
+        self.tiles = row_tiles(n_rows, sizes.tile_pairs)
         self._cached: list[np.ndarray] | None = None
-        self._cacheable = 8 * n_members * sum((b - a) * (n_rows - a) for a, b in self.tiles) <= CACHE_BYTES
+        all_bytes = 8 * n_members * sum((b - a) * (n_rows - a) for a, b in self.tiles)
+        self._cacheable = all_bytes <= sizes.cache_bytes
 
     @abstractmethod
     def open(self, a: int, b: int) -> Block:
@@ -103,10 +130,10 @@ class TileBank(Bank):
         a = self.tiles[t][0]
         return lambda i: stacks[t][i, first - a : last - a, first - a :].copy()
 
-    def gram(self, weights):
+    def gram(self, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_i K_i."""
         weights = np.asarray(weights, dtype=float)
-        used = np.flatnonzero(weights)
+        used = np.flatnonzero(weights).tolist()
         K = np.empty((self.n_rows, self.n_rows))
         stacks = self._stacks()
 
@@ -127,7 +154,7 @@ class TileBank(Bank):
         map_in_threads(fill, range(len(self.tiles)))
         return K
 
-    def quad_forms(self, A):
+    def quad_forms(self, A: np.ndarray) -> np.ndarray:
         """Return tr(Aᵀ K_i A), from one pass over the upper triangles."""
         stacks = self._stacks()
 
@@ -142,6 +169,18 @@ class TileBank(Bank):
 
         q = np.sum(map_in_threads(partial, range(len(self.tiles))), axis=0)
         return np.maximum(q, 0.0)
+
+    def inner_products(self, M: np.ndarray) -> np.ndarray:
+        """Return <K_i, M>, from one pass over the upper triangles."""
+
+        def partial(tile):
+            a, b = tile
+            part = M[a:b, a:].copy()
+            part[:, b - a :] *= 2  # the tile stands for its mirror image too
+            block = self.open(a, b)
+            return np.array([np.vdot(block(i), part) for i in range(self.n_members)])
+
+        return np.sum(map_in_threads(partial, self.tiles), axis=0)
 
 
 class Sharing:
@@ -160,13 +199,13 @@ class Sharing:
         columns = None if kernel.columns is None else tuple(np.asarray(kernel.columns).tolist())
         return kernel.statistic, columns
 
-    def statistic(self, key, X, Z):
+    def statistic(self, key: Key, X: Rows, Z: Rows) -> np.ndarray:
         """Return the statistic of one group for the rows of X and Z."""
         select = self.representative[key].select
         Xs = select(X)
         return pairwise_statistic(key[0], Xs, Xs if Z is X else select(Z))
 
-    def open(self, X, Z, known=None) -> Block:
+    def open(self, X: Rows, Z: Rows, known: Mapping[Key, np.ndarray] | None = None) -> Block:
         """Return a function from a kernel's number to its Gram matrix on X and Z, a fresh array."""
         seen = dict(known or {})
 
@@ -181,7 +220,7 @@ class Sharing:
         return block
 
 
-def weighted_gram(kernels: Sequence[Kernel], weights, X, Z) -> np.ndarray:
+def weighted_gram(kernels: Sequence[Kernel], weights: np.ndarray, X: Rows, Z: Rows) -> np.ndarray:
     """Return Σ weights_i K_i(X, Z), in blocks of rows; kernels without weight are not evaluated."""
     used = [(kernel, w) for kernel, w in zip(kernels, weights, strict=True) if w != 0]
     sharing = Sharing([kernel for kernel, _ in used])
@@ -195,7 +234,7 @@ def weighted_gram(kernels: Sequence[Kernel], weights, X, Z) -> np.ndarray:
     return out
 
 
-def each_applied(kernels: Sequence[Kernel], X, Z, B) -> np.ndarray:
+def each_applied(kernels: Sequence[Kernel], X: Rows, Z: Rows, B: np.ndarray) -> np.ndarray:
     """Return K_i(X, Z) B for every kernel, (m, n, c), in blocks of rows."""
     sharing = Sharing(kernels)
     out = np.empty((len(kernels), X.shape[0], B.shape[1]))
@@ -209,15 +248,15 @@ def each_applied(kernels: Sequence[Kernel], X, Z, B) -> np.ndarray:
 class KernelBank(TileBank):
     """A list of kernels on rows X; distances and inner products are kept when they fit."""
 
-    def __init__(self, kernels: Sequence[Kernel], X):
-        super().__init__(X.shape[0], len(kernels))
+    def __init__(self, kernels: Sequence[Kernel], X: Rows, sizes: BankSizes = BANK_SIZES):
+        super().__init__(X.shape[0], len(kernels), sizes)
         self.X = X
         self.sharing = Sharing(kernels)
-        budget = max(CACHE_BYTES, 8 * self.n_rows**2)
+        budget = max(sizes.cache_bytes, 8 * self.n_rows**2)
         keep = not self._cacheable and 8 * self.n_rows**2 * len(self.sharing.shared) <= budget
         self._statistics = {k: self.sharing.statistic(k, X, X) for k in self.sharing.shared} if keep else {}
 
-    def open(self, a, b):
+    def open(self, a: int, b: int) -> Block:
         """Return the kernels' values on one tile."""
         known = {key: S[a:b, a:] for key, S in self._statistics.items()}
         return self.sharing.open(self.X[a:b], self.X[a:], known)
@@ -243,7 +282,7 @@ class StackBank(Bank):
         """Return a function from a member's number to its values on rows first:last × columns first:n."""
         return lambda i: self.stack[first:last, first:, self.members[i]].astype(float)
 
-    def gram(self, weights):
+    def gram(self, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_i K_i."""
         full = np.zeros(self.stack.shape[2])
         full[self.members] = weights
@@ -257,7 +296,7 @@ class StackBank(Bank):
             corner[lower] = corner.T[lower]
         return K
 
-    def quad_forms(self, A):
+    def quad_forms(self, A: np.ndarray) -> np.ndarray:
         """Return tr(Aᵀ K_i A)."""
 
         def partial(t):
@@ -269,6 +308,13 @@ class StackBank(Bank):
         q = np.sum(map_in_threads(partial, self.tiles), axis=0)[self.members]
         return np.maximum(q, 0.0)
 
+    def inner_products(self, M: np.ndarray) -> np.ndarray:
+        """Return <K_i, M>, from one pass over the stack."""
+        total = np.zeros(self.stack.shape[2])
+        for rows in row_blocks(self.n_rows, self.stack.shape[1] * self.stack.shape[2]):
+            total += M[rows].ravel() @ self.stack[rows].reshape(-1, len(total))
+        return total[self.members]
+
 
 class FeatureBank(Bank):
     """Members with explicit features: everything is a product with Φ, n × Σ widths.
@@ -279,30 +325,39 @@ class FeatureBank(Bank):
         ``make(first, last)`` returns the features of members first:last, side by side.
     widths : array
         Columns per member.
+    n_rows : int
+    sizes : BankSizes
     """
 
-    def __init__(self, make: Callable[[int, int], np.ndarray], widths, n_rows: int):
+    def __init__(
+        self,
+        make: Callable[[int, int], np.ndarray],
+        widths: Sequence[int] | np.ndarray,
+        n_rows: int,
+        sizes: BankSizes = BANK_SIZES,
+    ):
         self.make = make
         self.widths = np.asarray(widths, dtype=np.intp)
         self.n_rows = n_rows
         self.n_members = len(self.widths)
         total = 8 * n_rows * int(self.widths.sum())
-        self._phi = make(0, self.n_members) if total <= FEATURE_BYTES else None
+        self._phi = make(0, self.n_members) if total <= sizes.feature_bytes else None
+        #: Features of a block, where not all of them are kept.
+        self._per_block = max(1, sizes.feature_bytes // (32 * n_rows))
         self.starts = np.concatenate([[0], np.cumsum(self.widths)])
 
     def _blocks(self):
         if self._phi is not None:
             yield 0, self.n_members, self._phi
             return
-        per_block = max(1, FEATURE_BYTES // (32 * self.n_rows))
         first = 0
         while first < self.n_members:
-            last = int(np.searchsorted(self.starts, self.starts[first] + per_block, side="right")) - 1
+            last = int(np.searchsorted(self.starts, self.starts[first] + self._per_block, side="right")) - 1
             last = min(max(last, first + 1), self.n_members)
             yield first, last, self.make(first, last)
             first = last
 
-    def gram(self, weights):
+    def gram(self, weights: np.ndarray) -> np.ndarray:
         """Return Φ diag(weights) Φᵀ."""
         K = np.zeros((self.n_rows, self.n_rows))
         for first, last, phi in self._blocks():
@@ -310,20 +365,30 @@ class FeatureBank(Bank):
             K += (phi * w) @ phi.T
         return K
 
-    def quad_forms(self, A):
+    def quad_forms(self, A: np.ndarray) -> np.ndarray:
         """Return ‖Φ_iᵀA‖² for every member."""
         q = np.empty(self.n_members)
         for first, last, phi in self._blocks():
-            squares = np.square(phi.T @ A).sum(axis=1)
-            owner = np.repeat(np.arange(last - first), self.widths[first:last])
-            q[first:last] = np.bincount(owner, weights=squares, minlength=last - first)
+            q[first:last] = self._by_member(np.square(phi.T @ A).sum(axis=1), first, last)
         return q
 
-    def n_columns(self, weights):
+    def inner_products(self, M: np.ndarray) -> np.ndarray:
+        """Return tr(Φ_iᵀ M Φ_i) for every member."""
+        out = np.empty(self.n_members)
+        for first, last, phi in self._blocks():
+            out[first:last] = self._by_member(np.einsum("tj,tj->j", phi, M @ phi), first, last)
+        return out
+
+    def _by_member(self, values: np.ndarray, first: int, last: int) -> np.ndarray:
+        """Return the sums of values of features over each of the members first:last."""
+        owner = np.repeat(np.arange(last - first), self.widths[first:last])
+        return np.bincount(owner, weights=values, minlength=last - first)
+
+    def n_columns(self, weights: np.ndarray) -> int:
         """Return the number of features of members with weight."""
         return int(self.widths[np.asarray(weights) > 0].sum())
 
-    def features(self, weights):
+    def features(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features of members with weight, and the member of each column."""
         used = np.asarray(weights) > 0
         owner = np.repeat(np.arange(self.n_members), self.widths)

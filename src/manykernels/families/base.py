@@ -8,49 +8,41 @@ products, parameters for a continuum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from .._util.checks import Rule
 from ..features import FeatureMap
 from ..kernels import Kernel
-from .bank import Bank
+from ..kernels.statistics import Rows
+from .bank import BANK_SIZES, Bank, BankSizes
+from .direction import Direction
 from .values import Values
 
 Members = Sequence[Any]
+#: Draws members for A, so many, with a generator; returns them with the probability or density of each.
+Drawer = Callable[[np.ndarray, int, np.random.Generator], tuple[Members, np.ndarray]]
 
 
-@dataclass(frozen=True, eq=False)
-class Direction:
-    """A symmetric matrix M over pairs of rows, which members are compared with by <K_i, M>.
+class Scaling(Protocol):
+    """What a family asks of the scales ρ_i of its members, see :class:`~manykernels.problem.Scale`."""
 
-    Either low rank with signs, ``M = V diag(signs) Vᵀ`` (the gradient of J is V = A with signs 1), or dense.
+    @property
+    def how(self) -> Any: ...
+    @property
+    def X(self) -> Any: ...
+    @property
+    def sample_weight(self) -> np.ndarray: ...
+    @property
+    def base(self) -> np.ndarray | None: ...
 
-    Attributes
-    ----------
-    V : (n, k) array or None
-    signs : (k,) array or None
-    dense : (n, n) array or None
-    """
-
-    V: np.ndarray | None = None
-    signs: np.ndarray | None = None
-    dense: np.ndarray | None = None
-
-    @classmethod
-    def of_gradient(cls, A: np.ndarray) -> Direction:
-        """Return A Aᵀ, along which J falls fastest."""
-        return cls(V=A, signs=np.ones(A.shape[1]))
-
-    def matrix(self) -> np.ndarray:
-        """Return M as an n × n array."""
-        if self.dense is not None:
-            return self.dense
-        assert self.V is not None and self.signs is not None
-        return (self.V * self.signs) @ self.V.T
+    def rho_sq(self, members: Members, p: float) -> np.ndarray:
+        """Return ρ_i² of the members for the norm p; 0 marks a member that vanishes on the rows."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +64,11 @@ class Best:
     exhaustive: bool
 
 
+def nothing(exhaustive: bool = True) -> Best:
+    """Return what a search along a zero direction finds."""
+    return Best([], np.empty(0), exhaustive)
+
+
 @runtime_checkable
 class Enumerable(Protocol):
     """The members can be listed."""
@@ -85,7 +82,9 @@ class Enumerable(Protocol):
 class Samplable(Protocol):
     """Members can be drawn with a known probability, near proportional to g."""
 
-    def draw(self, X, A, size, rng, scale=None) -> tuple[Members, np.ndarray]:
+    def draw(
+        self, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None
+    ) -> tuple[Members, np.ndarray]:
         """Return `size` members and the probability of each."""
         ...
 
@@ -94,7 +93,16 @@ class Samplable(Protocol):
 class Maximisable(Protocol):
     """The member with the largest scaled inner product with a direction can be searched for."""
 
-    def best(self, X, direction: Direction, scale, *, size: int = 1, exclude=(), rng=None) -> Best:
+    def best(
+        self,
+        X: Rows,
+        direction: Direction,
+        scale: Scaling | None,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the `size` members with the largest <K_i, M>/ρ_i², leaving out those in `exclude`."""
         ...
 
@@ -103,11 +111,11 @@ class Maximisable(Protocol):
 class HasFeatures(Protocol):
     """Members have explicit feature maps; ``correlate`` is a sum over row blocks."""
 
-    def features(self, X, members) -> np.ndarray:
+    def features(self, X: Rows, members: Members) -> np.ndarray:
         """Return the columns Φ of the members, side by side."""
         ...
 
-    def widths(self, members) -> np.ndarray:
+    def widths(self, members: Members) -> np.ndarray:
         """Return how many columns each member has."""
         ...
 
@@ -116,7 +124,7 @@ class HasFeatures(Protocol):
 class HasRandomFeatures(Protocol):
     """Members can be approximated by random features."""
 
-    def random_features(self, members, n_features: int, seed: int, size: int) -> list[FeatureMap]:
+    def random_features(self, members: Members, n_features: int, seed: int, size: int) -> list[FeatureMap]:
         """Return a map per member, with blocks of `size` features regenerated from the seed."""
         ...
 
@@ -144,19 +152,22 @@ class Family(BaseEstimator):
 
     Attributes
     ----------
+    rules : dict
+        What a parameter may be, by its name.
     pairwise : bool
         Whether the rows are ready-made kernel values, ``(n, n_train, n_kernels)``.
     factorises : bool
         Whether the family has a ``"base"`` scale that is a product over base kernels.
-    rank_one : bool
-        Whether every member has one explicit feature.
-    accepts_sparse : bool
-        Whether sparse rows need not be made dense.
     """
 
+    rules: ClassVar[dict[str, Rule]] = {}
     pairwise: ClassVar[bool] = False
     factorises: ClassVar[bool] = False
-    rank_one: Any = False
+
+    @property
+    def rank_one(self) -> bool:
+        """Whether every member has one explicit feature."""
+        return False
 
     @property
     def accepts_sparse(self) -> bool:
@@ -175,35 +186,35 @@ class Family(BaseEstimator):
         """Return the number of members, ``inf`` for a continuum."""
         raise NotImplementedError
 
-    def gram(self, X, Z, members: Members, weights) -> np.ndarray:
+    def gram(self, X: Rows, Z: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_i K_i(X, Z), never a stack of matrices."""
         raise NotImplementedError
 
-    def apply(self, X, Z, B, members: Members) -> np.ndarray:
+    def apply(self, X: Rows, Z: Rows, B: np.ndarray, members: Members) -> np.ndarray:
         """Return K_i(X, Z) B for every member: shape (m, n, c)."""
         raise NotImplementedError
 
-    def mean_diag(self, X, members: Members, sample_weight) -> np.ndarray:
+    def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
         """Return the weighted mean of κ_i(x_t, x_t) for every member."""
         raise NotImplementedError
 
-    def diag(self, X, members: Members, weights) -> np.ndarray:
+    def diag(self, X: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_i κ_i(x_t, x_t) for every row."""
         raise NotImplementedError
 
-    def bank(self, X, members: Members) -> Bank:
+    def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Bind members to training rows, with whatever their evaluations may share."""
         raise NotImplementedError
 
-    def values(self, X, members: Members) -> Values:
+    def values(self, X: Rows, members: Members) -> Values:
         """Return what evaluates members on chosen pairs of training rows."""
         return Values(self, X, members)
 
-    def forms(self, X, A, members: Members) -> np.ndarray:
+    def forms(self, X: Rows, A: np.ndarray, members: Members) -> np.ndarray:
         """Return tr(Aᵀ K_i A) of some members."""
         return self.bank(X, members).quad_forms(A)
 
-    def drawer(self, X, scale) -> Callable[..., tuple[Members, np.ndarray]]:
+    def drawer(self, X: Rows, scale: Scaling | None) -> Drawer:
         """Return ``(A, size, rng) -> members, probability`` on fixed rows, for families that can draw.
 
         What does not depend on A is computed once.
@@ -211,7 +222,7 @@ class Family(BaseEstimator):
         family: Any = self
         return lambda A, size, rng: family.draw(X, A, size, rng, scale)
 
-    def proposal_gram(self, X, scale, p: float) -> np.ndarray:
+    def proposal_gram(self, X: Rows, scale: Scaling, p: float) -> np.ndarray:
         """Return the sum of all scaled kernels that ``draw`` is proportional to: a Gram matrix or its diagonal."""
         family: Any = self
         members = family.members()
@@ -220,22 +231,22 @@ class Family(BaseEstimator):
             np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
         )
 
-    def adapt(self, X, sample_weight) -> Family:
+    def adapt(self, X: Rows, sample_weight: np.ndarray) -> Family:
         """Return a copy whose automatic parameters are set from the rows; itself where there are none."""
         return self
 
-    def searcher(self, X, scale) -> Searcher:
+    def searcher(self, X: Rows, scale: Scaling | None) -> Searcher:
         """Return the search for the best member on fixed rows, for families that can search.
 
         What does not depend on the direction is computed once.
         """
         return Searcher(self, X, scale)
 
-    def support(self, X, rows):
+    def support(self, X: Rows, rows: np.ndarray) -> Rows | None:
         """Return what must be kept of the training rows to predict later."""
         return X[rows]
 
-    def base_scale(self, X, sample_weight) -> np.ndarray:
+    def base_scale(self, X: Rows, sample_weight: np.ndarray) -> np.ndarray:
         """Return mean κ_j(x_t, x_t) of every base kernel, for families that factorise."""
         raise NotImplementedError
 
@@ -261,22 +272,43 @@ class Family(BaseEstimator):
 
 
 class Searcher:
-    """A family's search for its best member, bound to rows.
+    """A family's search for its best member, bound to rows; subclasses implement ``_best``.
 
     Parameters
     ----------
     family : Family, resolved
     X : rows
     scale : Scale or None
+
+    Attributes
+    ----------
+    exhausts : bool
+        Whether finding nothing along a zero direction counts as an exhaustive search.
     """
 
-    def __init__(self, family: Any, X, scale):
+    exhausts: ClassVar[bool] = True
+
+    def __init__(self, family: Any, X: Rows, scale: Scaling | None):
         self.family, self.X, self.scale = family, X, scale
 
-    def best(self, direction: Direction, *, size: int = 1, exclude=(), rng=None) -> Best:
-        """Return what the family's ``best`` does."""
+    def best(
+        self,
+        direction: Direction,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
+        """Return the `size` members with the largest <K_i, M>/ρ_i²; none along a zero direction."""
+        direction.check(self.X.shape[0])
+        if direction.is_zero():
+            return nothing(self.exhausts)
+        return self._best(direction, size, exclude, rng)
+
+    def _best(self, direction, size, exclude, rng) -> Best:
+        """Search along a direction that is not zero."""
         return self.family.best(self.X, direction, self.scale, size=size, exclude=exclude, rng=rng)
 
-    def gram(self, member) -> np.ndarray:
+    def gram(self, member: Any) -> np.ndarray:
         """Return a member's Gram matrix on the rows."""
         return self.family.bank(self.X, [member]).gram(np.ones(1))

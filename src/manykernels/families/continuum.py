@@ -7,7 +7,7 @@ then climbs each promising maximum with exact first and second derivatives (:fun
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from scipy.special import ndtr, ndtri
 
 from .._util.threads import map_in_threads
 from ..kernels import Kernel
-from .bank import Bank, KernelBank, each_applied, row_tiles, weighted_gram
-from .base import Best, Direction, Family
+from ..kernels.statistics import Rows
+from .bank import BANK_SIZES, Bank, BankSizes, KernelBank, each_applied, row_tiles, weighted_gram
+from .base import Best, Direction, Family, Members, Scaling
 
 #: Steps of the climb: Newton's converge in two or three, the rest is for bisection next to a flat spot.
 MAX_CLIMB = 40
@@ -36,41 +37,50 @@ class Continuum(Family):
 
     bounds: Any
 
-    def kernel(self, member) -> Kernel:
+    def kernel(self, member: Any) -> Kernel:
         """Return a member as a kernel."""
         raise NotImplementedError
 
-    def size(self):
+    def size(self) -> float:
         """Return infinity."""
         return math.inf
 
     def _kernels(self, members) -> list[Kernel]:
         return [self.kernel(z) for z in members]
 
-    def gram(self, X, Z, members, weights):
+    def gram(self, X: Rows, Z: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the Gram matrices, in blocks of rows."""
         return weighted_gram(self._kernels(members), weights, X, Z)
 
-    def apply(self, X, Z, B, members):
+    def apply(self, X: Rows, Z: Rows, B: np.ndarray, members: Members) -> np.ndarray:
         """Return K_σ(X, Z) B for every member, in blocks of rows."""
         return each_applied(self._kernels(members), X, Z, B)
 
-    def mean_diag(self, X, members, sample_weight):
+    def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
         """Return the weighted mean of each diagonal."""
         return np.array([float(k.diag(X[:1])[0]) for k in self._kernels(members)])  # constant over rows
 
-    def diag(self, X, members, weights):
+    def diag(self, X: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the diagonals."""
         out = np.zeros(X.shape[0])
         for k, w in zip(self._kernels(members), weights, strict=True):
             out += w * k.diag(X)
         return out
 
-    def bank(self, X, members) -> Bank:
+    def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Bind members to rows; kernels of one statistic share it."""
-        return KernelBank(self._kernels(members), X)
+        return KernelBank(self._kernels(members), X, sizes)
 
-    def best(self, X, direction: Direction, scale, *, size=1, exclude=(), rng=None) -> Best:
+    def best(
+        self,
+        X: Rows,
+        direction: Direction,
+        scale: Scaling | None,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the best local maxima of <K_σ, M>/ρ_σ² over the bounds, best first.
 
         In a continuum a maximum's neighbours are nearly as good as itself, so that `size` counts maxima; one
@@ -88,15 +98,17 @@ class Continuum(Family):
         """
         return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
-    def draw(self, X, A, size, rng, scale=None):
-        """Draw members around the best for A Aᵀ, and return the density of each (001 Alg. 4)."""
+    def draw(
+        self, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None
+    ) -> tuple[Members, np.ndarray]:
+        """Draw members around the best for A Aᵀ, and return the density of each (Afkanpour 2013, Alg. 4)."""
         return self.drawer(X, scale)(A, size, rng)
 
-    def label(self, member):
+    def label(self, member: Any) -> str:
         """Return the kernel's own name."""
         return self.kernel(member).label()
 
-    def parameters(self, member):
+    def parameters(self, member: Any) -> dict[str, Any]:
         """Return the bandwidth or the frequency; bandwidths per column with the columns' names."""
         if not isinstance(member, tuple):
             return {"sigma": float(member)}
@@ -123,7 +135,7 @@ def check_pair(bounds: Any, owner: str, *, zero: bool, rest: str) -> tuple[float
     return low, high
 
 
-def weights_of(scale, n: int) -> np.ndarray:
+def weights_of(scale: Scaling | None, n: int) -> np.ndarray:
     """Return the sample weights that a scale knows, ones without a scale."""
     return np.ones(n) if scale is None else scale.sample_weight
 
@@ -134,25 +146,6 @@ def over_tiles(func: Callable[[int, int], Any], n: int) -> list[Any]:
     if len(tiles) < FEW_TILES:
         return [func(a, b) for a, b in tiles]
     return map_in_threads(lambda tile: func(*tile), tiles)
-
-
-def tile_of(direction: Direction, a: int, b: int) -> np.ndarray:
-    """Return M on rows a:b × columns a:n, mirror image included."""
-    if direction.dense is not None:
-        M = np.array(direction.dense[a:b, a:], dtype=float)
-    else:
-        assert direction.V is not None and direction.signs is not None
-        M = (direction.V[a:b] * direction.signs) @ direction.V[a:].T
-    M[:, b - a :] *= 2
-    return M
-
-
-def is_zero(direction: Direction) -> bool:
-    """Whether no member has an inner product with M."""
-    if direction.dense is not None:
-        return not direction.dense.any()
-    assert direction.V is not None and direction.signs is not None
-    return not (direction.V.any() and direction.signs.any())
 
 
 def climb(curve: Curve, low: float, high: float, start: float, tolerance: float) -> tuple[float, float]:
@@ -198,7 +191,7 @@ def maxima(grid: np.ndarray, values: np.ndarray, curve: Curve, tolerance: float,
     peaks = peaks[np.argsort(-values[peaks], kind="stable")]
     least = values[peaks[0]] - NEAR_BEST * abs(values[peaks[0]])
     found: list[tuple[float, float]] = []
-    for rank, i in enumerate(peaks):
+    for rank, i in enumerate(peaks.tolist()):
         if rank >= size and values[i] < least:
             break
         low, high = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
@@ -218,7 +211,9 @@ def _vertex(grid, values, i) -> float:
     return float(np.clip(grid[i] + shift * (grid[i + 1] - grid[i]), grid[i - 1], grid[i + 1]))
 
 
-def draw_near(best: float, low: float, high: float, size: int, rng) -> tuple[np.ndarray, np.ndarray]:
+def draw_near(
+    best: float, low: float, high: float, size: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw from the normal with mean and deviation `best`, truncated to the bounds; return the density too."""
     spread = best if best > 0 else (high - low) / 2
     left, right = ndtr((low - best) / spread), ndtr((high - best) / spread)
@@ -229,8 +224,12 @@ def draw_near(best: float, low: float, high: float, size: int, rng) -> tuple[np.
 
 
 def kept(
-    found: Sequence[tuple[float, Any]], exclude, same: Callable[[Any, Any], bool], size: int, exhaustive
-):
+    found: Sequence[tuple[float, Any]],
+    exclude: Collection[Any],
+    same: Callable[[Any, Any], bool],
+    size: int,
+    exhaustive: bool,
+) -> Best:
     """Turn (value, member) pairs, best first, into a Best without the excluded."""
     left = [(v, z) for v, z in found if not any(same(z, other) for other in exclude)][:size]
     return Best([z for _, z in left], np.array([v for v, _ in left], dtype=float), exhaustive)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from .._util.arrays import row_blocks
 from ..kernels import Dirichlet
-from .bank import Bank, FeatureBank
-from .base import Best, Direction, Searcher
-from .continuum import Continuum, check_pair, draw_near, is_zero, kept, maxima
+from ..kernels.statistics import Rows
+from .bank import BANK_SIZES, Bank, BankSizes, FeatureBank
+from .base import Direction, Drawer, Members, Scaling, Searcher
+from .continuum import Continuum, check_pair, draw_near, kept, maxima
 
 #: Points of the grid per half period of the highest frequency in <K_σ, M>, which is the range of the column:
 #: a maximum between two of them is at most 1/cos(π/16) = 1.02 times as high.
 OVERSAMPLING = 8
 #: Frequencies closer than this share of the grid's pitch are the same member.
-SAME = 1e-2
+SAME_FREQUENCY = 1e-2
 
 
 class Dirichlets(Continuum):
@@ -47,10 +50,10 @@ class Dirichlets(Continuum):
     'dirichlet(σ=3.5)'
     """
 
-    def __init__(self, bounds):
+    def __init__(self, bounds: tuple[float, float]):
         self.bounds = bounds
 
-    def resolve(self, n_features, names=None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Dirichlets:
         """Check the bounds, and that there is one column."""
         if n_features != 1:
             raise ValueError(
@@ -59,29 +62,31 @@ class Dirichlets(Continuum):
             )
         return Dirichlets(check_pair(self.bounds, "Dirichlets", zero=True, rest=""))._named(names)
 
-    def kernel(self, member):
+    def kernel(self, member: Any) -> Dirichlet:
         """Return a Dirichlet kernel."""
         return Dirichlet(float(member))
 
-    def features(self, X, members):
+    def features(self, X: Rows, members: Members) -> np.ndarray:
         """Return 1, √2 cos(σx), √2 sin(σx) of every member, side by side."""
         return np.hstack([k.features(X) for k in self._kernels(members)])
 
-    def widths(self, members):
+    def widths(self, members: Members) -> np.ndarray:
         """Return threes."""
         return np.full(len(members), 3, dtype=np.intp)
 
-    def bank(self, X, members) -> Bank:
+    def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return features while they are narrower than the Gram matrix, else tiles."""
         if 3 * len(members) >= X.shape[0]:
-            return super().bank(X, members)
-        return FeatureBank(lambda a, b: self.features(X, members[a:b]), self.widths(members), X.shape[0])
+            return super().bank(X, members, sizes)
+        return FeatureBank(
+            lambda a, b: self.features(X, members[a:b]), self.widths(members), X.shape[0], sizes
+        )
 
-    def searcher(self, X, scale):
+    def searcher(self, X: Rows, scale: Scaling | None) -> FrequencySearch:
         """Return the search for the best frequency on fixed rows."""
         return FrequencySearch(self, X, scale)
 
-    def drawer(self, X, scale):
+    def drawer(self, X: Rows, scale: Scaling | None) -> Drawer:
         """Return draws around the best frequency."""
         search = self.searcher(X, scale)
         low, high = (float(v) for v in self.bounds)
@@ -95,7 +100,7 @@ class Dirichlets(Continuum):
 
         return draw
 
-    def draw_uniform(self, size, rng):
+    def draw_uniform(self, size: int, rng: np.random.Generator) -> tuple[list[Any], np.ndarray]:
         """Draw frequencies uniformly between the bounds, and return the density of each."""
         low, high = (float(v) for v in self.bounds)
         return rng.uniform(low, high, size).tolist(), np.full(size, 1 / (high - low))
@@ -104,7 +109,7 @@ class Dirichlets(Continuum):
 class FrequencySearch(Searcher):
     """The best frequency for one direction after another."""
 
-    def __init__(self, family, X, scale):
+    def __init__(self, family: Dirichlets, X: Rows, scale: Scaling | None):
         super().__init__(family, X, scale)
         low, high = (float(v) for v in family.bounds)
         x = np.asarray(X, dtype=float)[:, 0]
@@ -118,30 +123,22 @@ class FrequencySearch(Searcher):
         values = np.empty(len(self.grid))
         for part in row_blocks(len(self.grid), len(self.x)):
             angles = np.outer(self.x, self.grid[part])
-            values[part] = sum(_forms(direction, wave(angles)) for wave in (np.cos, np.sin))
-        return self._sum(direction) + 2 * values
-
-    @staticmethod
-    def _sum(direction) -> float:
-        if direction.dense is not None:
-            return float(direction.dense.sum())
-        return float(direction.signs @ np.square(direction.V.sum(axis=0)))
+            values[part] = sum(direction.forms(wave(angles)) for wave in (np.cos, np.sin))
+        return direction.total() + 2 * values
 
     def exact(self, direction: Direction, t: float) -> tuple[float, float, float]:
         """Return <K_σ, M> and its two derivatives, one product of M with four columns."""
         x, c, s = self.x, np.cos(t * self.x), np.sin(t * self.x)
         B = np.column_stack([c, s, -x * s, x * c])
-        MB = _times(direction, B)
+        MB = direction.times(B)
         second = np.column_stack([-x * x * c, -x * x * s])
-        value = self._sum(direction) + 2 * float(np.vdot(B[:, :2], MB[:, :2]))
+        value = direction.total() + 2 * float(np.vdot(B[:, :2], MB[:, :2]))
         slope = 4 * float(np.vdot(B[:, 2:], MB[:, :2]))
         bend = 4 * float(np.vdot(second, MB[:, :2]) + np.vdot(B[:, 2:], MB[:, 2:]))
         return value, slope, bend
 
-    def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
+    def _best(self, direction, size, exclude, rng):
         """Return the best maxima over σ."""
-        if is_zero(direction):
-            return Best([], np.zeros(0), True)
         found = maxima(
             self.grid,
             self.curve(direction),
@@ -151,20 +148,4 @@ class FrequencySearch(Searcher):
         )
         rho_sq = np.ones(1) if self.scale is None else self.scale.rho_sq([0.0], 1.0)  # the same for all
         pairs = [(v / rho_sq[0], float(np.clip(t, self.grid[0], self.grid[-1]))) for v, t in found]
-        return kept(pairs, exclude, lambda a, b: abs(a - b) <= SAME * self.pitch, size, True)
-
-
-def _times(direction: Direction, B) -> np.ndarray:
-    """Return M B."""
-    if direction.dense is not None:
-        return direction.dense @ B
-    assert direction.V is not None and direction.signs is not None
-    return (direction.V * direction.signs) @ (direction.V.T @ B)
-
-
-def _forms(direction: Direction, B) -> np.ndarray:
-    """Return the diagonal of Bᵀ M B."""
-    if direction.dense is not None:
-        return np.einsum("ij,ij->j", B, direction.dense @ B)
-    assert direction.V is not None and direction.signs is not None
-    return direction.signs @ np.square(direction.V.T @ B)
+        return kept(pairs, exclude, lambda a, b: abs(a - b) <= SAME_FREQUENCY * self.pitch, size, True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from ..kernels.statistics import Rows
+from .base import Scaling
 
-def checked(X, A) -> np.ndarray:
+
+def checked(X: Rows, A: np.ndarray) -> np.ndarray:
     """Return A as a finite (n, c) array."""
     A = np.asarray(A, dtype=float)
     A = A[:, None] if A.ndim == 1 else A
@@ -20,7 +24,9 @@ def checked(X, A) -> np.ndarray:
     return A
 
 
-def draw_listed(family, X, A, size, rng, scale=None) -> tuple[list, np.ndarray]:
+def draw_listed(
+    family: Any, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None
+) -> tuple[list, np.ndarray]:
     """Draw members of a family that can be listed, proportionally to g, from one pass over its kernels."""
     members = family.members()
     g = family.bank(X, members).quad_forms(checked(X, A))
@@ -30,7 +36,9 @@ def draw_listed(family, X, A, size, rng, scale=None) -> tuple[list, np.ndarray]:
     return draw_from(members, g, size, rng)
 
 
-def draw_from(members: Sequence, g: np.ndarray, size: int, rng) -> tuple[list, np.ndarray]:
+def draw_from(
+    members: Sequence, g: np.ndarray, size: int, rng: np.random.Generator
+) -> tuple[list, np.ndarray]:
     """Draw from a list in proportion to g, or uniformly where there is none."""
     chosen = pick(rng, g, size)
     if len(chosen) < size:
@@ -38,13 +46,13 @@ def draw_from(members: Sequence, g: np.ndarray, size: int, rng) -> tuple[list, n
     return [members[i] for i in chosen], g[chosen] / g.sum()
 
 
-def uniform_listed(members: Sequence, size: int, rng) -> tuple[list, np.ndarray]:
+def uniform_listed(members: Sequence, size: int, rng: np.random.Generator) -> tuple[list, np.ndarray]:
     """Draw from a list uniformly."""
     chosen = rng.integers(0, len(members), size=size)
     return [members[i] for i in chosen], np.full(size, 1 / len(members))
 
 
-def pick(rng, weights: np.ndarray, size: int) -> np.ndarray:
+def pick(rng: np.random.Generator, weights: np.ndarray, size: int) -> np.ndarray:
     """Return `size` numbers drawn proportionally to the weights; none if all weights are zero."""
     total = np.cumsum(weights)
     if not total[-1] > 0:

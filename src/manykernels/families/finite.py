@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,14 @@ from sklearn.utils.metaestimators import available_if
 from .._util.arrays import row_blocks
 from .._util.text import brief
 from .._util.threads import map_in_threads
+from ..features import FeatureMap
 from ..kernels import Kernel, as_kernel
+from ..kernels.statistics import Rows
 from ._stack import symmetry_violation
-from .bank import Bank, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
-from .base import Family, HasFeatures, HasRandomFeatures
+from .bank import BANK_SIZES, Bank, BankSizes, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
+from .base import Best, Direction, Family, HasFeatures, HasRandomFeatures, Members, Scaling
 from .draws import draw_listed, uniform_listed
-from .search import Listed
+from .search import ListSearcher
 from .values import KernelValues, StackValues, Values
 
 #: Kernels of this package that are scikit-learn's of these names, with features besides.
@@ -39,22 +41,33 @@ class _FiniteFamily(Family):
         """Return the family itself, resolved for the rows if it is not."""
         raise NotImplementedError
 
-    def draw(self, X, A, size, rng, scale=None):
+    def draw(
+        self, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None
+    ) -> tuple[list[Any], np.ndarray]:
         """Draw members with probability proportional to g, from one pass over all kernels."""
         return draw_listed(self._bound(X), X, A, size, rng, scale)
 
-    def draw_uniform(self, size, rng):
+    def draw_uniform(self, size: int, rng: np.random.Generator) -> tuple[list[Any], np.ndarray]:
         """Draw members uniformly, and return them with the probability of each."""
         family: Any = self
         return uniform_listed(family.members(), size, rng)
 
-    def best(self, X, direction, scale=None, *, size=1, exclude=(), rng=None):
+    def best(
+        self,
+        X: Rows,
+        direction: Direction,
+        scale: Scaling | None = None,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the kernels that agree most with a direction, from one pass over all; see ``Products.best``."""
         return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
-    def searcher(self, X, scale) -> Listed:
+    def searcher(self, X: Rows, scale: Scaling | None) -> ListSearcher:
         """Return what finds the best kernels for one direction after another."""
-        return Listed(self._bound(X), X, scale)
+        return ListSearcher(self._bound(X), X, scale)
 
 
 class Finite(_FiniteFamily):
@@ -78,13 +91,14 @@ class Finite(_FiniteFamily):
     3
     """
 
-    def __init__(self, kernels, names=None):
+    def __init__(self, kernels: Sequence[Any] | Mapping[str, Any], names: Sequence[str] | None = None):
         self.kernels = kernels
         self.names = names
 
-    def shortfall(self, capability):
+    def shortfall(self, capability: type) -> str:
         """Name the first kernel that keeps the family from having features; the others may be fine."""
-        flag = {HasFeatures: "explicit", HasRandomFeatures: "has_random_features"}.get(capability, "")
+        flags: dict[type, str] = {HasFeatures: "explicit", HasRandomFeatures: "has_random_features"}
+        flag = flags.get(capability, "")
         i = next((i for i, k in enumerate(self._kernels()) if not getattr(k, flag, True)), None)
         if i is None:
             return super().shortfall(capability)
@@ -97,7 +111,7 @@ class Finite(_FiniteFamily):
         specs = self.kernels.values() if isinstance(self.kernels, Mapping) else self.kernels
         return [as_kernel(s) for s in specs]
 
-    def resolve(self, n_features, names=None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Finite:
         """Check the kernels and turn column names into indices."""
         self._check_shape()
         resolved = Finite([k.resolve(n_features, names) for k in self._kernels()], names=self._given_names())
@@ -125,15 +139,15 @@ class Finite(_FiniteFamily):
         return None if self.names is None else [str(name) for name in self.names]
 
     @property
-    def accepts_sparse(self):
+    def accepts_sparse(self) -> bool:
         """Whether no kernel needs dense rows."""
         return all(k.accepts_sparse for k in self._kernels())
 
-    def size(self):
+    def size(self) -> float:
         """Return the number of kernels."""
         return len(self.kernels)
 
-    def members(self):
+    def members(self) -> list[int]:
         """Return 0..m-1."""
         return list(range(len(self.kernels)))
 
@@ -141,19 +155,19 @@ class Finite(_FiniteFamily):
         kernels = self._kernels()
         return [kernels[i] for i in members]
 
-    def gram(self, X, Z, members, weights):
+    def gram(self, X: Rows, Z: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the Gram matrices, in blocks of rows."""
         return weighted_gram(self._picked(members), weights, X, Z)
 
-    def apply(self, X, Z, B, members):
+    def apply(self, X: Rows, Z: Rows, B: np.ndarray, members: Members) -> np.ndarray:
         """Return K_i(X, Z) B for every member, in blocks of rows."""
         return each_applied(self._picked(members), X, Z, B)
 
-    def mean_diag(self, X, members, sample_weight):
+    def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
         """Return the weighted mean of each kernel's diagonal."""
         return np.array([np.average(k.diag(X), weights=sample_weight) for k in self._picked(members)])
 
-    def diag(self, X, members, weights):
+    def diag(self, X: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the diagonals."""
         out = np.zeros(X.shape[0])
         for k, w in zip(self._picked(members), weights, strict=True):
@@ -161,21 +175,21 @@ class Finite(_FiniteFamily):
         return out
 
     @available_if(_all_explicit)
-    def features(self, X, members):
+    def features(self, X: Rows, members: Members) -> np.ndarray:
         """Return the explicit features of the members, side by side."""
         return np.hstack([k.features(X) for k in self._picked(members)])
 
     @available_if(_all_explicit)
-    def widths(self, members):
+    def widths(self, members: Members) -> np.ndarray:
         """Return the number of features of each member."""
         return np.array([k.width(self._n_features) for k in self._picked(members)], dtype=np.intp)
 
     @available_if(_all_random)
-    def random_features(self, members, n_features, seed, size):
+    def random_features(self, members: Members, n_features: int, seed: int, size: int) -> list[FeatureMap]:
         """Return a map to features for every member, exact where the kernel has finitely many."""
         return [k.random_features(n_features, seed, i, size) for i, k in enumerate(self._picked(members))]
 
-    def bank(self, X, members) -> Bank:
+    def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return explicit features where the family has them and they are narrower than the Gram matrix, else tiles."""
         kernels = self._picked(members)
         if _all_explicit(self):  # of some members alone no predictor could be made
@@ -185,24 +199,25 @@ class Finite(_FiniteFamily):
                     lambda a, b: np.hstack([k.features(X) for k in kernels[a:b]]),
                     widths,
                     X.shape[0],
+                    sizes,
                 )
-        return KernelBank(kernels, X)
+        return KernelBank(kernels, X, sizes)
 
-    def values(self, X, members) -> Values:
+    def values(self, X: Rows, members: Members) -> Values:
         """Return what evaluates kernels on chosen pairs of rows, sharing inner products."""
         return KernelValues(self, X, members, self._picked(members))
 
     def _bound(self, X):
         return self if hasattr(self, "_n_features") else self.resolve(X.shape[1])
 
-    def label(self, member):
+    def label(self, member: Any) -> str:
         """Return the given name, or the kernel's own."""
         given = self._given_names()
         if given is not None:
             return given[member]
         return self._kernels()[member].label(getattr(self, "_column_names", None))
 
-    def parameters(self, member):
+    def parameters(self, member: Any) -> dict[str, Any]:
         """Return the kernel's parameters, and its columns where it does not see all."""
         kernel = self._kernels()[member]
         record: dict[str, Any] = kernel.parameters()
@@ -223,10 +238,10 @@ class Precomputed(_FiniteFamily):
 
     pairwise = True
 
-    def __init__(self, names=None):
+    def __init__(self, names: Sequence[str] | None = None):
         self.names = names
 
-    def resolve(self, n_features, names=None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Precomputed:
         """Remember the number of kernels; `n_features` is that number here."""
         if self.names is not None and len(self.names) != n_features:
             raise ValueError(f"names has {len(self.names)} entries for {n_features} kernels; give one each.")
@@ -234,7 +249,7 @@ class Precomputed(_FiniteFamily):
         resolved._n_kernels = n_features
         return resolved
 
-    def check_training(self, X):
+    def check_training(self, X: Rows) -> None:
         """Raise ValueError unless every matrix is square, finite, symmetric and plausibly PSD."""
         if X.shape[0] != X.shape[1]:
             raise ValueError(
@@ -244,15 +259,15 @@ class Precomputed(_FiniteFamily):
         _check_symmetric(X, self.label)
         _check_psd(X, self.label)
 
-    def size(self):
+    def size(self) -> float:
         """Return the number of kernels."""
         return self._n_kernels
 
-    def members(self):
+    def members(self) -> list[int]:
         """Return 0..m-1."""
         return list(range(self._n_kernels))
 
-    def gram(self, X, Z, members, weights):
+    def gram(self, X: Rows, Z: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return the weighted sum over the stack; `Z` is implied by its second axis."""
         full = np.zeros(X.shape[2])
         full[list(members)] = weights
@@ -261,35 +276,35 @@ class Precomputed(_FiniteFamily):
             out[rows] = X[rows] @ full
         return out
 
-    def apply(self, X, Z, B, members):
+    def apply(self, X: Rows, Z: Rows, B: np.ndarray, members: Members) -> np.ndarray:
         """Return K_i B for every member."""
         return np.stack([X[:, :, i] @ B for i in members])
 
-    def mean_diag(self, X, members, sample_weight):
+    def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
         """Return the weighted mean of each diagonal."""
         d = np.einsum("tti->ti", X)[:, list(members)].astype(float)
         return np.average(d, axis=0, weights=sample_weight)
 
-    def diag(self, X, members, weights):
+    def diag(self, X: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return the weighted sum of the diagonals of square matrices."""
         return np.einsum("tti->ti", X)[:, list(members)].astype(float) @ np.asarray(weights)
 
-    def bank(self, X, members):
+    def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return a bank that reads the stack in place."""
         return StackBank(X, members)
 
-    def values(self, X, members):
+    def values(self, X: Rows, members: Members) -> Values:
         """Return the stack itself."""
         return StackValues(self, X, members)
 
     def _bound(self, X):
         return self if hasattr(self, "_n_kernels") else self.resolve(X.shape[2])
 
-    def support(self, X, rows):
+    def support(self, X: Rows, rows: np.ndarray) -> None:
         """Keep nothing: new rows come with their values against all training rows."""
         return None
 
-    def label(self, member):
+    def label(self, member: Any) -> str:
         """Return the given name, or ``K0``, ``K1``, ..."""
         return f"K{member}" if self.names is None else self.names[member]
 
@@ -324,7 +339,7 @@ def _check_psd(X, label):
     k = min(n, 256 if m <= 64 else 64)
     rows = np.unique(np.linspace(0, n - 1, k).astype(int))
     for i in range(m):
-        K = X[np.ix_(rows, rows, [i])][:, :, 0].astype(float)
+        K = X[np.ix_(rows, rows, np.array([i]))][:, :, 0].astype(float)
         size = max(np.abs(np.diagonal(K)).max(), np.abs(K).max())
         slack = 1e-6 if X.dtype == np.float64 else 1e-4
         low = np.linalg.eigvalsh(K)[0] if size > 0 else 0.0

@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.arrays import row_blocks
 from .._util.threads import map_in_threads
 from ..kernels import Kernel
-from .bank import Sharing
+from ..kernels.statistics import Rows
+from .bank import Key, Sharing
 
 #: Single precision will do when rounding of the statistic moves no kernel value by more than this share.
 SINGLE_IS_ENOUGH = 1e-4
@@ -39,7 +41,7 @@ class Values:
 
     ready: np.ndarray | None = None
 
-    def __init__(self, family: Any, X, members: Sequence[Any]):
+    def __init__(self, family: Any, X: Rows, members: Sequence[Any]):
         self.family, self.X, self.members = family, X, members
         self.n_rows, self.n_members = X.shape[0], len(members)
 
@@ -48,7 +50,7 @@ class Values:
         one = np.ones(1)
         return np.column_stack([self.family.diag(self.X, [member], one) for member in self.members])
 
-    def open(self, rows, columns, single: bool = True) -> Block:
+    def open(self, rows: np.ndarray, columns: np.ndarray | slice, single: bool = True) -> Block:
         """Return a function from a member's number to its values on some rows and columns.
 
         `single` allows single precision.
@@ -56,7 +58,7 @@ class Values:
         X, Z, one = self.X[rows], self.X[columns], np.ones(1)
         return lambda i: self.family.gram(X, Z, [self.members[i]], one)
 
-    def stack(self, rows, columns, dtype) -> np.ndarray:
+    def stack(self, rows: np.ndarray, columns: np.ndarray | slice, dtype: npt.DTypeLike) -> np.ndarray:
         """Return every member's values on some rows and columns, (rows, columns, m)."""
         width = len(np.arange(self.n_rows)[columns]) if isinstance(columns, slice) else len(columns)
         out = np.empty((len(rows), width, self.n_members), dtype)
@@ -73,12 +75,12 @@ class Values:
 class StackValues(Values):
     """A ready-made stack; a copy only where it is not contiguous or only some kernels are wanted."""
 
-    def __init__(self, family: Any, X, members: Sequence[Any]):
+    def __init__(self, family: Any, X: Rows, members: Sequence[Any]):
         super().__init__(family, X, members)
         every = list(members) == list(range(X.shape[2]))
         self.ready = np.ascontiguousarray(X if every else X[:, :, list(members)])
 
-    def open(self, rows, columns, single=True):
+    def open(self, rows: np.ndarray, columns: np.ndarray | slice, single: bool = True) -> Block:
         """Return a function from a kernel's number to its values."""
         assert self.ready is not None
         part = self.ready[rows][:, columns]
@@ -92,7 +94,7 @@ class KernelValues(Values):
     per column, shared by the kernels on these columns, and the kernel's own function.
     """
 
-    def __init__(self, family: Any, X, members: Sequence[Any], kernels: Sequence[Kernel]):
+    def __init__(self, family: Any, X: Rows, members: Sequence[Any], kernels: Sequence[Kernel]):
         super().__init__(family, X, members)
         self.sharing = Sharing(kernels)
         #: Rows in single precision by columns, and the statistics taken from them.
@@ -110,7 +112,7 @@ class KernelValues(Values):
         users = (k for k, own in zip(self.sharing.kernels, self.sharing.keys, strict=True) if own == key)
         return all(single.enough_for(key[0], kernel) for kernel in users)
 
-    def open(self, rows, columns, single=True):
+    def open(self, rows: np.ndarray, columns: np.ndarray | slice, single: bool = True) -> Block:
         """Return a function from a kernel's number to its values."""
         known: dict[Any, np.ndarray] = {}
         for held, keys in self.singles.values():
@@ -138,7 +140,9 @@ class _Single:
         #: What rounding may do to an inner product or a squared distance.
         self.error = 2 * float(np.finfo(np.float32).eps) * float(norms.max(initial=0.0))
 
-    def statistics(self, keys, rows, columns) -> dict[Any, np.ndarray]:
+    def statistics(
+        self, keys: Sequence[Key], rows: np.ndarray, columns: np.ndarray | slice
+    ) -> dict[Any, np.ndarray]:
         """Return statistics of pairs of rows, from one matrix product."""
         dot = self.X[rows] @ self.X[columns].T
         return {key: dot if key[0] == "dot" else self._distances(dot, rows, columns) for key in keys}

@@ -19,3 +19,7 @@ __all__ = [
     "order_of_neighbours",
     "plain_rows",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,7 +7,8 @@ is regenerated from (seed, kernel, block) whenever it is needed.
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class Block(Protocol):
     @property
     def width(self) -> int: ...
 
-    def transform(self, X, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return the features Z of the rows, (n, width) in float32.
 
         A contiguous `out` in float32 gets them in its columns from `first` on, and is returned: for those who want no
@@ -56,6 +57,36 @@ class FeatureMap(Protocol):
     def block(self, index: int) -> Block:
         """Return a block, the same one every time."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class RandomMap:
+    """A map to random features of a kernel with bandwidths: blocks without end, each from a generator of its own.
+
+    Attributes
+    ----------
+    sigma : float or (d,) array
+    n_columns : int
+        Number of columns the kernel sees, d.
+    columns : indices or None
+    seed, kernel : int
+        What blocks are regenerated from.
+    size : int
+        Features of a block, about.
+    """
+
+    sigma: float | np.ndarray
+    n_columns: int
+    columns: np.ndarray | None
+    seed: int
+    kernel: int
+    size: int
+    n_blocks: ClassVar[int | None] = None
+    sparse: ClassVar[bool] = False
+
+    def generator(self, index: int) -> np.random.Generator:
+        """Return the generator of a block."""
+        return generator_of(self.seed, self.kernel, index)
 
 
 def generator_of(seed: int, kernel: int, block: int) -> np.random.Generator:

@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 
 from ._bins import add_numbered_scores, add_scores, fill_bins
-from .base import generator_of
+from .base import RandomMap
 from .neighbours import order_of_neighbours
 
 
-def plain_rows(X) -> np.ndarray:
+def plain_rows(X: np.ndarray) -> np.ndarray:
     """Return rows as compiled loops want them, a copy if need be: for others they would be compiled anew."""
     X = np.asarray(X)
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
@@ -45,11 +45,13 @@ class Grids:
         return len(self.inverse)
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype:
         """The narrowest type that holds a bin, and the number of bins."""
         return np.dtype(np.uint16 if self.width < 2**16 else np.uint32)
 
-    def bins(self, X, out=None, order=None) -> np.ndarray:
+    def bins(
+        self, X: np.ndarray, out: np.ndarray | None = None, order: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return the bin of every row in every grid, (g, n), in an order of the rows, or of some of them.
 
         About 10 ns per row and grid for ten columns that matter; a column that does not cross an edge of a grid within
@@ -64,15 +66,17 @@ class Grids:
         fill_bins(X, order, self.columns, inverse, shift, self.factors, self.width.bit_length() - 1, out)
         return out
 
-    def order(self, X) -> np.ndarray:
+    def order(self, X: np.ndarray) -> np.ndarray:
         """Return an order of the rows in which neighbours share bins, so that tables are not read at random."""
         return order_of_neighbours(X, self.columns, self.inverse.mean(axis=0))  # the mean of 1/δ is 1/σ
 
-    def add_scores(self, X, W, out) -> None:
+    def add_scores(self, X: np.ndarray, W: np.ndarray, out: np.ndarray) -> None:
         """Add the scores of the rows to `out`, (n, c) in float32; W is (g, width, c) in float32."""
         add_scores(self.bins(X), W, out)
 
-    def add_numbered_scores(self, X, slots, first, W, out) -> None:
+    def add_numbered_scores(
+        self, X: np.ndarray, slots: np.ndarray, first: np.ndarray, W: np.ndarray, out: np.ndarray
+    ) -> None:
         """Add the scores of the rows to `out`, with coefficients for some bins only.
 
         Parameters
@@ -109,24 +113,26 @@ class Grid:
         """Number of bins."""
         return self.grids.width
 
-    def bins(self, X) -> np.ndarray:
+    def bins(self, X: np.ndarray) -> np.ndarray:
         """Return the bin of every row, (n,)."""
         return self.grids.bins(X)[0].astype(np.int32)
 
-    def transform(self, X) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return the features, one 1 per row, O(n width): for tests and small tables."""
         bins = self.bins(X)
-        Z = np.zeros((len(bins), self.width), dtype=np.float32)
-        Z[np.arange(len(bins)), bins] = 1.0
-        return Z
+        if out is None:
+            out = np.empty((len(bins), self.width), dtype=np.float32)
+        out[:, first : first + self.width] = 0.0
+        out[np.arange(len(bins)), first + bins] = 1.0
+        return out
 
-    def scores(self, X, W) -> np.ndarray:
+    def scores(self, X: np.ndarray, W: np.ndarray) -> np.ndarray:
         """Return Z W, by looking up."""
         return np.asarray(W, dtype=np.float32)[self.bins(X)]
 
 
 @dataclass(frozen=True, eq=False)
-class Binning:
+class Binning(RandomMap):
     """Random binning features of ``exp(-Σ_j |x_j - z_j|/σ_j)``.
 
     A grid has a pitch δ_j ~ Gamma(2, σ_j) and a random shift per column; the chance that two rows fall into one cell is
@@ -151,13 +157,6 @@ class Binning:
     Rahimi and Recht (2007), *Random Features for Large-Scale Kernel Machines*, Algorithm 2.
     """
 
-    sigma: float | np.ndarray
-    n_columns: int
-    columns: np.ndarray | None
-    seed: int
-    kernel: int
-    size: int
-    n_blocks = None
     sparse = True
 
     @cached_property
@@ -174,7 +173,7 @@ class Binning:
         kept = np.flatnonzero(np.isfinite(self._bandwidths))
         pitch, shift, factors = [], [], []
         for index in range(first, last):
-            rng = generator_of(self.seed, self.kernel, index)
+            rng = self.generator(index)
             pitch.append(rng.standard_gamma(2.0, self.n_columns))
             shift.append(rng.random(self.n_columns))
             factors.append(rng.integers(0, 2**31, self.n_columns, dtype=np.int64))

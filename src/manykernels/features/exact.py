@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+
+
+class Explicit(Protocol):
+    """Whatever has finitely many features."""
+
+    def features(self, X: Any) -> np.ndarray:
+        """Return the features of the rows."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,12 +22,12 @@ class Exact:
 
     Attributes
     ----------
-    kernel : Kernel
-        One with explicit features.
+    kernel : Explicit
+        A kernel with explicit features, as a rule.
     width : int
     """
 
-    kernel: Any
+    kernel: Explicit
     width: int
     n_blocks = 1
     sparse = False
@@ -30,7 +38,7 @@ class Exact:
             raise IndexError("exact features have a single block")
         return self
 
-    def transform(self, X, out=None, first=0) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return the features, in float32."""
         Z = self.kernel.features(X)
         if out is None:

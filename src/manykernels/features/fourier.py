@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._fourier import cos_sin, project_cos_sin
-from .base import generator_of
+from .base import RandomMap
 
 #: A column's part of a projection up to which single precision will do: it errs by 3e-5 there.
 FARTHEST = 512.0
@@ -33,7 +33,7 @@ class FourierBlock:
         """Number of features."""
         return 2 * self.frequencies.shape[1]
 
-    def transform(self, X, out=None, first=0) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return ``[cos XΩ, sin XΩ] · √(2/width)``, O(n d width)."""
         rows = X if self.columns is None else X[:, self.columns]
         half = self.width // 2
@@ -85,7 +85,7 @@ class FourierBlocks:
         frequencies = np.ascontiguousarray(np.hstack([b.frequencies for b in blocks]))
         return cls(list(blocks), frequencies, np.array([b.width // 2 for b in blocks]))
 
-    def transform(self, X, out=None, first=0) -> np.ndarray:
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
         """Return the features of all blocks, O(n d width)."""
         if out is None:
             out = np.empty((len(X), self.width), dtype=np.float32)
@@ -99,7 +99,7 @@ class FourierBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Fourier:
+class Fourier(RandomMap):
     """Random Fourier features of ``exp(-Σ_j (x_j - z_j)²/σ_j²)``: frequencies are normal with deviation √2/σ_j.
 
     Attributes
@@ -118,15 +118,6 @@ class Fourier:
     Rahimi and Recht (2007), *Random Features for Large-Scale Kernel Machines*.
     """
 
-    sigma: float | np.ndarray
-    n_columns: int
-    columns: np.ndarray | None
-    seed: int
-    kernel: int
-    size: int
-    n_blocks = None
-    sparse = False
-
     @property
     def width(self) -> int:
         """Features of a block."""
@@ -134,7 +125,7 @@ class Fourier:
 
     def block(self, index: int) -> FourierBlock:
         """Return a block, O(d · size) to regenerate."""
-        rng = generator_of(self.seed, self.kernel, index)
+        rng = self.generator(index)
         frequencies = rng.standard_normal((self.n_columns, self.size // 2), dtype=np.float32)
         frequencies *= np.reshape(math.sqrt(2) / np.asarray(self.sigma, dtype=np.float32), (-1, 1))
         return FourierBlock(frequencies, self.columns)

@@ -16,7 +16,7 @@ PART = 16_384
 LOOKED_AT = 1024
 
 
-def order_of_neighbours(X, columns: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+def order_of_neighbours(X: np.ndarray, columns: np.ndarray, inverse: np.ndarray) -> np.ndarray:
     """Return an order of the rows in which neighbours stand near each other, O(n (bits + log n)).
 
     Space is halved again and again, across the column that is longest in units of its bandwidth, as far as the rows'

@@ -23,3 +23,7 @@ __all__ = [
     "as_kernel",
     "pairwise_statistic",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from .._util.checks import Rule, check_parameters
 from .._util.text import brief
 from ..features import Exact, FeatureMap
 from .columns import describe_columns, resolve_columns
-from .statistics import dense, pairwise_statistic
+from .statistics import Rows, dense, pairwise_statistic
 
 
 class Kernel(BaseEstimator):
@@ -23,6 +23,8 @@ class Kernel(BaseEstimator):
 
     Attributes
     ----------
+    rules : dict
+        What a parameter may be, by its name.
     statistic : str or None
         What the kernel needs to know of a pair of rows: "dot", "sqdist", "l1", "difference", or None.
     explicit : bool
@@ -33,6 +35,7 @@ class Kernel(BaseEstimator):
         Whether the kernel can be computed without making sparse rows dense.
     """
 
+    rules: ClassVar[dict[str, Rule]] = {}
     statistic: ClassVar[str | None] = None
     explicit: ClassVar[bool] = False
     has_random_features: ClassVar[bool] = False
@@ -48,8 +51,9 @@ class Kernel(BaseEstimator):
 
     def check(self) -> None:
         """Raise ValueError when a parameter makes no kernel."""
+        check_parameters(self, self.rules)
 
-    def select(self, X):
+    def select(self, X: Rows) -> Rows:
         """Return the kernel's columns of `X`."""
         picked = X if self.columns is None else X[:, self.columns]
         return picked if self.accepts_sparse else dense(picked)
@@ -59,19 +63,19 @@ class Kernel(BaseEstimator):
         Xs = self.select(X)
         return self._gram(Xs, Xs if Z is None or Z is X else self.select(Z))
 
-    def _gram(self, X, Z):
+    def _gram(self, X: Rows, Z: Rows):
         assert self.statistic is not None
         return self.from_statistic(pairwise_statistic(self.statistic, X, Z))
 
-    def from_statistic(self, S):
+    def from_statistic(self, S: np.ndarray) -> np.ndarray:
         """Return the kernel's values, a new array, given its statistic."""
         raise NotImplementedError(f"{type(self).__name__} has no statistic")
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return κ(x_t, x_t) for every row."""
         raise NotImplementedError(f"{type(self).__name__} has no diagonal")
 
-    def features(self, X):
+    def features(self, X: Rows) -> np.ndarray:
         """Return the explicit feature map of the rows, where the kernel has one."""
         raise NotImplementedError(f"{type(self).__name__} has no explicit features")
 
@@ -105,17 +109,9 @@ class Kernel(BaseEstimator):
         return {k: v for k, v in self.get_params(deep=False).items() if k != "columns"}
 
 
-def is_finite_number(value) -> bool:
-    """Whether a value is a number, neither infinite nor NaN."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and bool(np.isfinite(value))
-
-
-def require_positive(kernel, name):
-    """Raise ValueError unless a parameter of the kernel is a positive number to compute with."""
-    value = getattr(kernel, name)
-    if not (is_finite_number(value) and value > 0):
-        raise ValueError(f"{name} of {brief(kernel)} must be a positive finite number.")
-    if not 1e-150 < float(value) < 1e150:
+def refuse_extremes(kernel: Kernel, name: str) -> None:
+    """Raise ValueError for a positive parameter whose powers would leave the range of numbers."""
+    if not 1e-150 < float(getattr(kernel, name)) < 1e150:
         raise ValueError(
             f"{name} of {brief(kernel)} is too extreme to compute with; rescale the columns of X."
         )

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 
-def resolve_columns(columns: Any, n_features: int, names: Sequence[str] | None, owner: str):
+def resolve_columns(
+    columns: Any, n_features: int, names: Sequence[str] | None, owner: str
+) -> np.ndarray | None:
     """Turn names, indices, a slice or a mask into a sorted-as-given array of indices.
 
     Returns None for all columns. Raises ValueError, naming `owner`, when a column does not exist.

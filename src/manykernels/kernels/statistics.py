@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import euclidean_distances, linear_kernel, manhattan_distances
 
+#: Rows of numbers, dense or sparse.
+Rows: TypeAlias = "np.ndarray | sp.csr_matrix"
 
-def dense(X):
+
+def dense(X: Any) -> np.ndarray:
     """Return `X` as a dense array."""
     return X.toarray() if sp.issparse(X) else np.asarray(X)
 
 
-def pairwise_statistic(name: str, X, Z):
+def pairwise_statistic(name: str, X: Rows, Z: Rows) -> np.ndarray:
     """Compute the statistic `name` of all pairs of rows of `X` and `Z`, O(n n' d)."""
     if name == "dot":
         return linear_kernel(X, Z, dense_output=True)
@@ -28,7 +33,7 @@ def pairwise_statistic(name: str, X, Z):
     raise ValueError(f"unknown statistic {name!r}")
 
 
-def _squared_distances(X, Z):
+def _squared_distances(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     """Return ‖x - z‖² by one matrix product, and by differences for pairs where that loses its digits.
 
     Rows are measured from the medians of the columns, so that neither an offset nor an outlier hurts the rest.
@@ -46,7 +51,7 @@ def _squared_distances(X, Z):
     return S
 
 
-def row_norms_sq(X):
+def row_norms_sq(X: Any) -> np.ndarray:
     """Return the squared norm of every row."""
     if sp.issparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).ravel()

@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
 from .._util.text import brief
 from .base import Kernel
-from .statistics import dense
+from .statistics import Rows, dense
 
 
 class Pairwise(Kernel):
@@ -27,12 +27,12 @@ class Pairwise(Kernel):
         The columns it sees; all by default.
     """
 
-    def __init__(self, metric, params=None, columns=None):
+    def __init__(self, metric: str, params: dict[str, Any] | None = None, columns: Any = None):
         self.metric = metric
         self.params = params
         self.columns = columns
 
-    def check(self):
+    def check(self) -> None:
         """Require a name scikit-learn knows."""
         if self.metric not in PAIRWISE_KERNEL_FUNCTIONS:
             raise ValueError(
@@ -40,7 +40,7 @@ class Pairwise(Kernel):
                 f"{', '.join(sorted(PAIRWISE_KERNEL_FUNCTIONS))}, or pass a callable."
             )
 
-    def _gram(self, X, Z):
+    def _gram(self, X: Rows, Z: Rows):
         try:
             return pairwise_kernels(X, Z, metric=self.metric, **(self.params or {}))
         except TypeError:  # chi2 and additive_chi2 do not take sparse rows
@@ -48,7 +48,7 @@ class Pairwise(Kernel):
                 raise
             return pairwise_kernels(dense(X), dense(Z), metric=self.metric, **(self.params or {}))
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return κ(x_t, x_t), row by row in blocks, O(n) memory."""
         return _diag_by_blocks(self, X)
 
@@ -71,17 +71,17 @@ class Function(Kernel):
 
     accepts_sparse = False
 
-    def __init__(self, func: Callable, name: str | None = None, columns=None):
+    def __init__(self, func: Callable, name: str | None = None, columns: Any = None):
         self.func = func
         self.name = name
         self.columns = columns
 
-    def check(self):
+    def check(self) -> None:
         """Require something that can be called."""
         if not callable(self.func):
             raise ValueError(f"func of {brief(self)} must be callable as func(X, Z).")
 
-    def _gram(self, X, Z):
+    def _gram(self, X: Rows, Z: Rows):
         K = np.asarray(self.func(X, Z), dtype=float)
         if K.shape != (X.shape[0], Z.shape[0]):
             raise ValueError(
@@ -94,14 +94,14 @@ class Function(Kernel):
             )
         return K
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return κ(x_t, x_t), row by row in blocks, O(n) memory."""
         return _diag_by_blocks(self, X)
 
     def _symbol(self):
         return self.name or getattr(self.func, "__name__", type(self.func).__name__)
 
-    def parameters(self):
+    def parameters(self) -> dict[str, Any]:
         """Return nothing: what is inside a callable is not known."""
         return {}
 

@@ -13,6 +13,19 @@ from .softmax import Softmax
 from .squared import Squared
 from .squared_hinge import SquaredHinge
 
+__all__ = [
+    "LOSSES",
+    "Hinge",
+    "Logistic",
+    "Loss",
+    "MaxHinge",
+    "Softmax",
+    "Squared",
+    "SquaredHinge",
+    "get_loss",
+]
+
+#: The losses by name.
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss for loss in (Squared, Hinge, SquaredHinge, Logistic, MaxHinge, Softmax)
 }
@@ -34,14 +47,5 @@ def get_loss(loss: str | Loss) -> Loss:
     raise ValueError(f"loss={loss!r} is not a loss; choose one of {options}, or pass an instance.")
 
 
-__all__ = [
-    "LOSSES",
-    "Hinge",
-    "Logistic",
-    "Loss",
-    "MaxHinge",
-    "Softmax",
-    "Squared",
-    "SquaredHinge",
-    "get_loss",
-]
+def __dir__() -> list[str]:
+    return sorted(__all__)

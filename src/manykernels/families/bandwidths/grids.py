@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...kernels import RBF, Kernel, Laplacian, pairwise_statistic
+from ...kernels.statistics import Rows
 
 #: Bandwidths relative to the median distance: factors of √2 from 1/8 to 8.
 FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)
@@ -15,14 +16,12 @@ MAX_ROWS = 1500
 
 
 def distance_quantiles(
-    X, sample_weight, statistic: str, levels: Sequence[float], max_rows: int | None = None
+    X: Rows, sample_weight: np.ndarray, statistic: str, levels: Sequence[float], max_rows: int = MAX_ROWS
 ) -> np.ndarray | None:
     """Return weighted quantiles of the positive distances between rows, None if there are none.
 
-    A pair weighs s_t s_t', so that a weight equals a repetition. O(rows² d) on at most `max_rows` rows, MAX_ROWS by
-    default.
+    A pair weighs s_t s_t', so that a weight equals a repetition. O(rows² d) on at most `max_rows` rows.
     """
-    max_rows = MAX_ROWS if max_rows is None else max_rows
     rows = np.flatnonzero(sample_weight > 0)
     if len(rows) > max_rows:
         rows = rows[np.linspace(0, len(rows) - 1, max_rows).astype(int)]
@@ -50,13 +49,13 @@ def _quantiles(values, weights, levels) -> np.ndarray:
     return values[order][np.minimum(places, n - 1)]
 
 
-def median_distance(X, sample_weight, statistic: str) -> float:
+def median_distance(X: Rows, sample_weight: np.ndarray, statistic: str, max_rows: int = MAX_ROWS) -> float:
     """Return the weighted median of the positive distances between rows, 1 if there are none."""
-    found = distance_quantiles(X, sample_weight, statistic, [0.5])
+    found = distance_quantiles(X, sample_weight, statistic, [0.5], max_rows)
     return 1.0 if found is None else float(found[0])
 
 
-def bandwidth_grid(kernel: type[RBF] | type[Laplacian], X, sample_weight) -> list[Kernel]:
+def bandwidth_grid(kernel: type[RBF] | type[Laplacian], X: Rows, sample_weight: np.ndarray) -> list[Kernel]:
     """Return kernels with bandwidths around the median distance."""
     assert kernel.statistic is not None
     median = median_distance(X, sample_weight, kernel.statistic)

@@ -7,7 +7,7 @@ the sum of absolute differences and q = 1.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -15,26 +15,30 @@ from scipy.sparse import issparse
 
 from ...kernels import pairwise_statistic
 from ...kernels._distances import add_l1_moments, l1_distances
+from ...kernels.statistics import Rows
 from ..bank import row_tiles
-from ..base import Best, Direction, Searcher
-from ..continuum import draw_near, is_zero, kept, maxima, over_tiles, tile_of
+from ..base import Direction, Members, Scaling, Searcher
+from ..continuum import draw_near, kept, maxima, over_tiles
+
+if TYPE_CHECKING:
+    from . import BandwidthFamily
 
 #: Pitch of the bins in log distance and of the grid in log σ. As a function of log σ, a Gaussian kernel's value
 #: has no frequencies above 25 to speak of (they fall as exp(-πω/4)): the grid oversamples it 25 times.
 PITCH = 0.005
 #: S/σ^q beyond which a kernel value is 1 or 0 to nine digits.
-NEAR, FAR = 1e-9, 21.0
+ALL_ONE, ALL_ZERO = 1e-9, 21.0
 #: q by statistic.
 POWERS = {"sqdist": 2, "l1": 1}
 #: Distances are kept up to this many bytes, otherwise recomputed for every pass.
 KEPT_BYTES = 2**28
 #: Steps of L-BFGS-B on some of the rows, from the bandwidth of the search on a line and from every restart; then on
 #: all rows, in single precision and in double.
-STEPS, RESTARTS, RESTART_STEPS, FULL_STEPS, LAST_STEPS = 30, 2, 8, 10, 4
+FIRST_STEPS, RESTARTS, RESTART_STEPS, FULL_STEPS, LAST_STEPS = 30, 2, 8, 10, 4
 #: Rows of the first steps: half of them, between these numbers.
 FEWEST_ROWS, MOST_ROWS = 250, 1000
 #: Two bandwidths closer than this, relatively, are the same member.
-SAME = 1e-3
+SAME_BANDWIDTH = 1e-3
 #: Of log σ; Newton's last step squares the error.
 TOLERANCE = 1e-5
 
@@ -43,22 +47,40 @@ TOLERANCE = 1e-5
 
 
 class BandwidthSearch(Searcher):
-    """The best single bandwidth for one direction after another, on rows whose distances are binned once."""
+    """The best single bandwidth for one direction after another, on rows whose distances are binned once.
 
-    def __init__(self, family, X, scale, low: float, high: float):
+    Parameters
+    ----------
+    family, X, scale :
+        As for every search.
+    low, high : float
+        Bounds of the bandwidth.
+    kept_bytes : int
+        Distances are kept up to so many, otherwise recomputed for every pass.
+    """
+
+    def __init__(
+        self,
+        family: BandwidthFamily,
+        X: Rows,
+        scale: Scaling | None,
+        low: float,
+        high: float,
+        kept_bytes: int = KEPT_BYTES,
+    ):
         super().__init__(family, X, scale)
         self.low, self.high = low, high
         self.power = POWERS[family.statistic]
         n = X.shape[0]
-        self._keeps = 4 * n * n <= KEPT_BYTES
+        self._keeps = 4 * n * n <= kept_bytes
         self._tiles: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         # Distances come from inner products: far from the origin they would drown in rounding.
         by_products = family.statistic == "sqdist" and not issparse(X)
         self._centred = X - np.median(X, axis=0) if by_products else None
         self._norms = None if self._centred is None else np.einsum("ij,ij->i", self._centred, self._centred)
         # Bins and grid have one pitch, so that kernel values are a convolution.
-        self.first = math.log(low) + math.log(NEAR) / self.power
-        last = math.log(high) + math.log(FAR) / self.power
+        self.first = math.log(low) + math.log(ALL_ONE) / self.power
+        last = math.log(high) + math.log(ALL_ZERO) / self.power
         self.n_bins = math.ceil((last - self.first) / PITCH) + 1
         steps = max(2, math.ceil((math.log(high) - math.log(low)) / PITCH))
         self.grid = math.log(low) + np.arange(steps + 1) * PITCH
@@ -100,7 +122,7 @@ class BandwidthSearch(Searcher):
 
         def partial(a, b):
             _, index, place = self._binned(a, b)
-            where, weight = index.ravel(), tile_of(direction, a, b).ravel()
+            where, weight = index.ravel(), direction.tile(a, b).ravel()
             return np.stack(
                 [
                     np.bincount(where, weights=weight, minlength=self.n_bins),
@@ -127,7 +149,7 @@ class BandwidthSearch(Searcher):
         def partial(a, b):
             r = self._distances(a, b) * inverse
             E = np.exp(-r)
-            E *= tile_of(direction, a, b)
+            E *= direction.tile(a, b)
             value = float(E.sum())
             E *= r
             first = float(E.sum())
@@ -136,10 +158,8 @@ class BandwidthSearch(Searcher):
         value, slope, bend = sum(over_tiles(partial, self.X.shape[0])).tolist()
         return value, slope, bend
 
-    def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
+    def _best(self, direction, size, exclude, rng):
         """Return the best maxima over σ."""
-        if is_zero(direction):
-            return Best([], np.zeros(0), True)
         grid = np.minimum(self.grid, math.log(self.high))
         found = maxima(
             grid, self.curve(direction), lambda t: self.exact(direction, t), TOLERANCE, size + len(exclude)
@@ -149,7 +169,7 @@ class BandwidthSearch(Searcher):
         members = [(v / r, z) for (v, z), r in zip(members, rho_sq, strict=True)]
         return kept(members, exclude, _same, size, True)
 
-    def gram(self, member):
+    def gram(self, member: Any) -> np.ndarray:
         """Return a member's Gram matrix, from distances that are known."""
         n = self.X.shape[0]
         K = np.empty((n, n))
@@ -169,7 +189,7 @@ def _scales(scale, members) -> np.ndarray:
 
 
 def _same(a, b) -> bool:
-    return bool(np.all(np.abs(np.log(np.asarray(a) / np.asarray(b))) <= SAME))
+    return bool(np.all(np.abs(np.log(np.asarray(a) / np.asarray(b))) <= SAME_BANDWIDTH))
 
 
 # -- one bandwidth per column --------------------------------------------------------------------------
@@ -187,17 +207,29 @@ class ColumnwiseSearch(Searcher):
     lines : list of (BandwidthSearch, (d,) array)
         Searches on lines σ = s · unit to start from, with the units.
     shrinkage : float
-        λ of eq. (6.2).
+        λ of Afkanpour (2013), eq. (6.2).
     """
 
-    def __init__(self, family, X, scale, box: np.ndarray, lines: list, shrinkage: float = 0.0):
+    exhausts = False
+
+    def __init__(
+        self,
+        family: BandwidthFamily,
+        X: Rows,
+        scale: Scaling | None,
+        box: np.ndarray,
+        lines: list,
+        shrinkage: float = 0.0,
+    ):
         super().__init__(family, X, scale)
         self.box, self.lines, self.shrinkage = box, lines, float(shrinkage)
         self.by_products = family.statistic == "sqdist"
         # Distances come from inner products: far from the origin they would drown in rounding.
         self.centred = X - np.median(X, axis=0)
 
-    def value(self, M: np.ndarray, t: np.ndarray, rows=slice(None), unit=1.0) -> tuple[float, np.ndarray]:
+    def value(
+        self, M: np.ndarray, t: np.ndarray, rows: np.ndarray | slice = slice(None), unit: float = 1.0
+    ) -> tuple[float, np.ndarray]:
         """Return <K_σ, M> - λ‖σ - mean(σ)‖² at t = log σ, and its gradient; M symmetric, O(n² d).
 
         Parameters
@@ -234,10 +266,8 @@ class ColumnwiseSearch(Searcher):
         )
         return -float(found.fun), found.x
 
-    def best(self, direction, *, size=1, exclude=(), rng=None) -> Best:
+    def _best(self, direction, size, exclude, rng):
         """Return the best maxima that were found; hardly ever worse than the best on a line."""
-        if is_zero(direction):
-            return Best([], np.zeros(0), False)
         rng = np.random.default_rng(0) if rng is None else rng
         M = direction.matrix()
         unit = float(np.linalg.norm(M))
@@ -264,16 +294,16 @@ class ColumnwiseSearch(Searcher):
         first = starts[0]
         n = len(whole)
         few = min(n, max(FEWEST_ROWS, min(n // 2, MOST_ROWS)))
-        rows = np.linspace(0, n - 1, few).astype(int) if few < n else slice(None)
-        part = whole[np.ix_(rows, rows)] if few < n else whole
+        some = np.linspace(0, n - 1, few).astype(int)
+        rows, part = (some, whole[np.ix_(some, some)]) if few < n else (slice(None), whole)
         unit = unit * (n / few) ** 2  # inner products shrink with the rows, and so must the penalty
         others = [*starts[1:], *(first + rng.normal(0, 0.5, len(first)) for _ in range(RESTARTS))]
-        found = [self._ascend(part, first, STEPS, rows, unit)]
+        found = [self._ascend(part, first, FIRST_STEPS, rows, unit)]
         found += [self._ascend(part, other, RESTART_STEPS, rows, unit) for other in others]
         found.sort(key=lambda pair: -pair[0])
         return [t for _, t in found]
 
-    def value_of(self, M, member) -> float:
+    def value_of(self, M: np.ndarray, member: Any) -> float:
         """Return <K_σ, M> without a penalty."""
         sigma = np.asarray(member)
         away = sigma - sigma.mean()
@@ -308,7 +338,7 @@ def _laplacian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]
     """Return Σ W and Σ_st W_st |z_si - z_ti| for W = M∘K."""
     Z = np.ascontiguousarray(Z)
 
-    def partial(a, b):
+    def partial(a: int, b: int):
         W = np.empty((b - a, len(Z) - a), dtype=Z.dtype)
         l1_distances(Z, a, b, W)
         np.negative(W, out=W)
@@ -323,8 +353,10 @@ def _laplacian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]
     return float(total[-1]), total[:-1]
 
 
-def draw_columnwise(search: ColumnwiseSearch, A, size, rng):
-    """Draw tuples of bandwidths, one column after the other (Alg. 4, lines 7-13)."""
+def draw_columnwise(
+    search: ColumnwiseSearch, A: np.ndarray, size: int, rng: np.random.Generator
+) -> tuple[Members, np.ndarray]:
+    """Draw tuples of bandwidths, one column after the other (Afkanpour 2013, Alg. 4, lines 7-13)."""
     if not A.any():
         return search.family.draw_uniform(size, rng)
     members, density = [], np.ones(size)

@@ -1,4 +1,21 @@
-"""All products of at most D base kernels: a family of C(r + D, D) members.
+"""All products of at most D base kernels: a family of C(r + D, D) - 1 members.
+
+The class is :class:`Products`; the other files are what it does with members that cannot be listed.
+
+=======================  ====================================================================================
+``monomials.py``         members as sorted tuples: listing, counting, naming; the columns Π_j x_j
+``product_sum.py``       the sum of all members as one kernel, in closed form (p = 2)
+``sampling.py``          drawing members near proportionally to g, from Gram matrices: Algorithm 3
+``monomial_sampler.py``  the same for products of columns, which need no Gram matrices
+``search.py``            the best member along a direction: grown, drawn, improved factor by factor
+``monomial_search.py``   the same for products of columns, all of them compared as long as that is affordable
+``monomial_table.py``    all products of columns as a few matrix products; its compiled loops are ``_products.py``
+=======================  ====================================================================================
+
+Algorithm 3 of Afkanpour et al. (2013) draws one product: S = Σ_j K_j and M = A Aᵀ (line 2), the masses
+δ(d) = <M, S^{∘d}>/ρ_d² (line 3) and a degree from them (line 4), then one factor after the other (lines 5-9): its
+conditional (line 6), a draw (line 7), and M ← M ∘ K_j (line 8). Here many are drawn at once, and share what they have
+in common.
 
 References
 ----------
@@ -8,28 +25,35 @@ Multiple Kernel Learning*, section 4; Afkanpour (2013), *Multiple Kernel Learnin
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from ..._util.arrays import row_blocks
+from ..._util.checks import check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, as_kernel
-from ..bank import Bank, FeatureBank, Sharing, TileBank
-from ..base import Family
-from ..search import CostedSearcher
-from .monomial_search import product_searcher
-from .monomials import monomials, multisets, n_multisets, orderings, power_name
+from ...kernels.statistics import Rows
+from ..bank import BANK_SIZES, Bank, BankSizes, Block, FeatureBank, Sharing, TileBank
+from ..base import Best, Direction, Drawer, Family, Members, Scaling
+from ..draws import checked
+from ..search import CostedSearcher, ListSearcher
+from .monomial_sampler import MonomialSampler
+from .monomial_search import MonomialSearcher
+from .monomials import Prefix, monomials, multisets, n_multisets, orderings, power_name
 from .product_sum import ProductSum
-from .sampling import draw_products, product_sampler, uniform_products
+from .sampling import GramSampler, Sampler, uniform_products
+from .search import GramSearcher
 
 #: Largest family that is enumerated; beyond it, sampling and search are the tools.
 MAX_ENUMERATED = 500_000
 #: Up to this many rows the sum of all kernels is held as a matrix.
 PROPOSAL_ROWS = 3000
+#: Products of base kernels are all compared up to this many entries of their Gram matrices.
+EXHAUSTIVE_GRAMS = 2e10
 
 
 class Products(Family):
@@ -61,21 +85,31 @@ class Products(Family):
     """
 
     factorises = True
+    rules = {"degree": whole(1), "count": choice("distinct", "ordered")}
+    #: Known when resolved: the number of base kernels, r, and their names.
+    _r: int
+    _names: list[str]
 
-    def __init__(self, degree=2, base=None, count="distinct", degree_prior=None):
+    def __init__(
+        self,
+        degree: int = 2,
+        base: Sequence[Any] | None = None,
+        count: Literal["distinct", "ordered"] = "distinct",
+        degree_prior: Sequence[float] | None = None,
+    ):
         self.degree = degree
         self.base = base
         self.count = count
         self.degree_prior = degree_prior
 
     @property
-    def rank_one(self):
+    def rank_one(self) -> bool:
         """Whether members are monomials."""
         return self.base is None
 
     # -- description -----------------------------------------------------------------------------------
 
-    def resolve(self, n_features, names=None):
+    def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Products:
         """Check the parameters, turn column names into indices."""
         self._check()
         resolved = clone(self)
@@ -88,13 +122,12 @@ class Products(Family):
             resolved._names = [k.label(names) for k in resolved.base]
         return resolved
 
+    def _bound(self, X) -> Products:
+        """Return the family itself, resolved for the rows if it is not."""
+        return self if hasattr(self, "_r") else self.resolve(X.shape[1])
+
     def _check(self):
-        if not isinstance(self.degree, numbers.Integral) or self.degree < 1:
-            raise ValueError(
-                f"degree of Products is {self.degree!r}; it must be a whole number of at least 1."
-            )
-        if self.count not in ("distinct", "ordered"):
-            raise ValueError(f"count of Products is {self.count!r}; use 'distinct' or 'ordered'.")
+        check_parameters(self, self.rules)
         if self.base is not None and (isinstance(self.base, str) or not isinstance(self.base, Sequence)):
             raise ValueError(
                 f"base of Products is {brief(self.base)}; pass a list of kernels, or None for the columns."
@@ -111,11 +144,11 @@ class Products(Family):
         prior = np.ones(self.degree) if self.degree_prior is None else np.asarray(self.degree_prior, float)
         return prior**2
 
-    def size(self):
+    def size(self) -> float:
         """Return the number of distinct members, C(r + D, D) - 1."""
         return n_multisets(self._r, self.degree)
 
-    def members(self):
+    def members(self) -> list[Prefix]:
         """Return all members, by degree."""
         if self.size() > MAX_ENUMERATED:
             raise ValueError(
@@ -124,28 +157,34 @@ class Products(Family):
             )
         return list(multisets(self._r, self.degree))
 
-    def label(self, member):
+    def label(self, member: Any) -> str:
         """Return a readable product."""
         return power_name(member, self._names)
 
-    def parameters(self, member):
+    def parameters(self, member: Any) -> dict[str, Any]:
         """Return the names of the factors."""
         return {"columns" if self.base is None else "factors": [self._names[j] for j in member]}
 
     # -- scale -----------------------------------------------------------------------------------------
 
-    def base_scale(self, X, sample_weight):
+    def base_scale(self, X: Rows, sample_weight: np.ndarray) -> np.ndarray:
         """Return mean κ_j(x_t, x_t) of every base kernel."""
         if self.base is None:
             # A sum of products, without a squared copy of X: rows may be millions.
             return np.einsum("t,tj,tj->j", sample_weight, X, X, optimize=False) / np.sum(sample_weight)
         return np.array([np.average(k.diag(X), weights=sample_weight) for k in self._base()])
 
-    def factor_scale(self, base, members):
+    def base_means(self, scale: Scaling | None) -> np.ndarray | None:
+        """Return mean κ_j(x_t, x_t) of every base kernel on the rows of a scale; None where ρ = 1."""
+        if scale is None or scale.how is None:
+            return None
+        return scale.base if scale.base is not None else self.base_scale(scale.X, scale.sample_weight)
+
+    def factor_scale(self, base: np.ndarray, members: Members) -> np.ndarray:
         """Return Π_j base_j over the factors of every member."""
         return monomials(np.asarray(base, dtype=float)[None, :], members)[0]
 
-    def penalty(self, members, nu):
+    def penalty(self, members: Members, nu: float) -> np.ndarray:
         """Return ρ_d² of the degree prior, times mult^(1/ν - 1) for ordered counting."""
         lengths = np.fromiter((len(z) for z in members), dtype=np.intp, count=len(members))
         factor = np.concatenate([[1.0], self._prior_sq()])[lengths]
@@ -154,7 +193,7 @@ class Products(Family):
             factor = factor * np.array([float(orderings(z)) for z in members]) ** exponent
         return factor
 
-    def total(self, base):
+    def total(self, base: np.ndarray) -> ProductSum:
         """Return Σ_z κ_z / ρ_z² over all members as one kernel (the case p = 2)."""
         return ProductSum(
             base=None if self.base is None else self._base(),
@@ -167,9 +206,9 @@ class Products(Family):
     # -- values ----------------------------------------------------------------------------------------
 
     def _base(self) -> list[Kernel]:
-        return [as_kernel(k, "base") for k in self.base]
+        return [as_kernel(k, "base") for k in self.base or ()]
 
-    def mean_diag(self, X, members, sample_weight):
+    def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
         """Return the weighted mean of κ_z(x_t, x_t) for every member, in blocks."""
         if self.base is None:  # in blocks of rows, without a squared copy of X: rows may be millions
             out = np.zeros(len(members))
@@ -182,7 +221,7 @@ class Products(Family):
             out[part] = np.average(monomials(D, members[part]), axis=0, weights=sample_weight)
         return out
 
-    def diag(self, X, members, weights):
+    def diag(self, X: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_z κ_z(x_t, x_t)."""
         D = np.square(X) if self.base is None else np.column_stack([k.diag(X) for k in self._base()])
         out = np.zeros(X.shape[0])
@@ -191,16 +230,16 @@ class Products(Family):
         return out
 
     @available_if(lambda self: self.base is None)
-    def features(self, X, members):
+    def features(self, X: Rows, members: Members) -> np.ndarray:
         """Return the monomials, one column per member."""
         return monomials(X, members)
 
     @available_if(lambda self: self.base is None)
-    def widths(self, members):
+    def widths(self, members: Members) -> np.ndarray:
         """Return ones: a monomial has one column."""
         return np.ones(len(members), dtype=np.intp)
 
-    def gram(self, X, Z, members, weights):
+    def gram(self, X: Rows, Z: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_z K_z(X, Z)."""
         weights = np.asarray(weights, dtype=float)
         out = np.zeros((X.shape[0], Z.shape[0]))
@@ -214,7 +253,7 @@ class Products(Family):
                 out[rows] += weights[i] * block(i)
         return out
 
-    def apply(self, X, Z, B, members):
+    def apply(self, X: Rows, Z: Rows, B: np.ndarray, members: Members) -> np.ndarray:
         """Return K_z(X, Z) B for every member."""
         if self.base is None:
             coefficients = monomials(Z, members).T @ B
@@ -244,20 +283,23 @@ class Products(Family):
 
         return block
 
-    def bank(self, X, members) -> Bank:
+    def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Return features for monomials, tiles of products otherwise."""
         if self.base is None:
             return FeatureBank(
                 lambda a, b: monomials(X, members[a:b]),
                 np.ones(len(members), dtype=np.intp),
                 X.shape[0],
+                sizes,
             )
-        return _ProductBank(self, X, members)
+        return _ProductBank(self, X, members, sizes)
 
     # -- draws -----------------------------------------------------------------------------------------
 
-    def draw(self, X, A, size, rng, scale=None):
-        """Draw members near proportionally to g, without listing them (000 Alg. 3, for c outputs).
+    def draw(
+        self, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None
+    ) -> tuple[Members, np.ndarray]:
+        """Draw members near proportionally to g, without listing them (Afkanpour et al. 2013, Alg. 3).
 
         An ordered tuple of 0 to D factors is drawn with probability proportional to
         tr(Aᵀ K_z A)/(ρ_d² Π_j base_j), where base_j is 1 without a scale and mean κ_j(x_t, x_t) otherwise.
@@ -279,11 +321,11 @@ class Products(Family):
         probability : array
             Of drawing that multiset in one draw. Where nothing has mass (A = 0), draws are uniform.
         """
-        return draw_products(self, X, A, size, rng, scale)
+        return self._bound(X).drawer(X, scale)(checked(X, A), size, rng)
 
-    def drawer(self, X, scale):
+    def drawer(self, X: Rows, scale: Scaling | None) -> Drawer:
         """Return a function that draws for one A after another, sharing what does not depend on A."""
-        sampler = product_sampler(self, X, scale)
+        sampler = self.sampler(X, scale)
 
         def draw(A, size, rng):
             drawn = sampler.draw(A, size, rng)
@@ -291,13 +333,21 @@ class Products(Family):
 
         return draw
 
-    def proposal_gram(self, X, scale, p):
+    def sampler(self, X: Rows, scale: Scaling | None = None) -> Sampler:
+        """Return what draws members on rows X, to be reused for one A after another."""
+        family = self._bound(X)
+        base = family.base_means(scale)
+        if self.base is None:
+            return MonomialSampler(X, base, family._prior_sq())
+        return GramSampler(X, family._base(), base, family._prior_sq())
+
+    def proposal_gram(self, X: Rows, scale: Scaling, p: float) -> np.ndarray:
         """Return the sum over ordered products, the constant included; its diagonal when rows are many."""
         base = scale.base if scale.base is not None else np.ones(self._r)
         total = clone(self).set_params(count="ordered").total(base)
         return (total(X) if X.shape[0] <= PROPOSAL_ROWS else total.diag(X)) + 1.0
 
-    def draw_uniform(self, size, rng):
+    def draw_uniform(self, size: int, rng: np.random.Generator) -> tuple[list[Any], np.ndarray]:
         """Draw uniformly over the members, or over ordered tuples of 1 to D factors when those count.
 
         Returns the members and the probability of each, as ``draw`` does; the constant is left out.
@@ -308,7 +358,16 @@ class Products(Family):
 
     # -- search ----------------------------------------------------------------------------------------
 
-    def best(self, X, direction, scale=None, *, size=1, exclude=(), rng=None):
+    def best(
+        self,
+        X: Rows,
+        direction: Direction,
+        scale: Scaling | None = None,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
         """Return the products that agree most with a direction, all of them compared while that is cheap.
 
         For monomials of degree D a search of all costs n r^D/D! multiply-adds; beyond 4·10^11 of them, and for
@@ -332,9 +391,16 @@ class Products(Family):
         """
         return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
-    def searcher(self, X, scale) -> CostedSearcher:
+    def searcher(self, X: Rows, scale: Scaling | None) -> CostedSearcher:
         """Return what finds the best products for one direction after another, sharing what it can."""
-        return product_searcher(self, X, scale)
+        family = self._bound(X)
+        given = scale is not None and isinstance(scale.how, np.ndarray)
+        if self.base is None and not given:
+            return MonomialSearcher(family, X, scale)
+        size = family.size()
+        if given or (size <= MAX_ENUMERATED and size * X.shape[0] ** 2 <= EXHAUSTIVE_GRAMS):
+            return ListSearcher(family, X, scale)
+        return GramSearcher(family, X, scale)
 
 
 def _positive_numbers(values, count: int) -> bool:
@@ -348,9 +414,9 @@ def _positive_numbers(values, count: int) -> bool:
 class _ProductBank(TileBank):
     """Products of base Gram tiles; a tile of every base kernel is held at a time."""
 
-    def __init__(self, family: Products, X, members: Sequence):
-        super().__init__(X.shape[0], len(members))
+    def __init__(self, family: Products, X: Rows, members: Sequence, sizes: BankSizes):
+        super().__init__(X.shape[0], len(members), sizes)
         self.family, self.X, self.of = family, X, members
 
-    def open(self, a, b):
+    def open(self, a: int, b: int) -> Block:
         return self.family._open(self.X[a:b], self.X[a:], self.of)

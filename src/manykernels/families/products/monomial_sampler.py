@@ -5,30 +5,50 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from ..._util.arrays import row_blocks
+from ...kernels.plain import whole_power
 from ..draws import pick
-from .monomials import orderings
-from .sampler import Prefix, Sampler
+from .monomials import Prefix, orderings
+from .sampling import PREFIX_BLOCK, Sampler
 
-#: S and its Hadamard powers are kept up to this many entries in all, otherwise recomputed in strips.
-KEPT_PAIRS = 2**23
-#: Rows of a strip of S: short enough that the lower triangle, which is left out, is nearly half.
-STRIP_ROWS = 128
-#: Scaled columns are kept up to this many entries, otherwise made block by block (expansion only).
-KEPT_ROWS = 2**22
-#: Entries of the temporary arrays of a block.
-BLOCK = 2**20
 #: Entries of the table of an expansion, at most; half of the data where that is more.
-TABLE = 2**22
+MOST_PLACES = 2**22
 #: What one small matrix product costs before it multiplies anything, in multiply-adds.
 CALL = 2e5
 
 
-class Table:
+@dataclass(frozen=True)
+class DrawSizes:
+    """How much a sampler of monomials keeps, and takes at once.
+
+    Attributes
+    ----------
+    kept_pairs : int
+        S and its Hadamard powers are kept up to this many entries in all, otherwise recomputed in strips.
+    strip_rows : int
+        Rows of a strip of S: short enough that the lower triangle, which is left out, is nearly half.
+    kept_rows : int
+        Scaled columns are kept up to this many entries, otherwise made block by block (expansion only).
+    block : int
+        Entries of the temporary arrays of a block.
+    """
+
+    kept_pairs: int = 2**23
+    strip_rows: int = 128
+    kept_rows: int = 2**22
+    block: int = PREFIX_BLOCK
+
+
+DRAW_SIZES = DrawSizes()
+
+
+class PairTable:
     """All products of k factors: for a sorted head of k - 2 factors a square of pairs not below its last.
 
     A product with two different last factors stands in two places, so that a square is one matrix product;
@@ -49,7 +69,7 @@ class Table:
         for head, first, a, b in zip(self.heads, self.first.tolist(), starts, self.ends, strict=True):
             yield head, first, slice(a, b)
 
-    def weigh(self):
+    def weigh(self) -> None:
         """Multiply g by the number of orderings, halved where a product stands twice."""
         if self.k < 3:
             return
@@ -74,7 +94,7 @@ class Table:
             for h, i, j in zip(which.tolist(), a.tolist(), b.tolist(), strict=True)
         ]
 
-    def pick(self, rng, size: int) -> tuple[list[Prefix], np.ndarray]:
+    def pick(self, rng: np.random.Generator, size: int) -> tuple[list[Prefix], np.ndarray]:
         """Draw products, and return them with the logs of their g."""
         at = pick(rng, self.weights, size)
         members = self.members(at)
@@ -92,7 +112,7 @@ class Table:
         return math.comb(r + q - 1, q), places
 
 
-class Monomials(Sampler):
+class MonomialSampler(Sampler):
     """Products of columns.
 
     With v = A ∘ x_{j_1} ∘ ... and k factors to go there are two routes. *Expansion*: a table of all
@@ -100,8 +120,8 @@ class Monomials(Sampler):
     answers all k coordinates at once. *Pairs*: diag(Xᵀ((v vᵀ) ∘ S^{∘(k-1)})X) for the next coordinate
     alone, n² r/2, whatever k. The cheaper is taken, for the number of draws that share the prefix.
 
-    Memory: a table holds at most ``TABLE`` entries, or half as many as the data; strips of the upper
-    triangle of S and of its powers are kept up to ``KEPT_PAIRS`` entries. There is no n × n × r array, and
+    Memory: a table holds at most ``MOST_PLACES`` entries, or half as many as the data; strips of the upper
+    triangle of S and of its powers are kept up to ``sizes.kept_pairs`` entries. There is no n × n × r array, and
     none of n × n when rows are many.
 
     Parameters
@@ -111,11 +131,19 @@ class Monomials(Sampler):
         mean x_j², or None for ones; columns with 0 are never drawn.
     prior_sq : array
     route : {"auto", "expand", "pairs"}
+    sizes : DrawSizes
     """
 
-    def __init__(self, X, scale, prior_sq, route="auto"):
+    def __init__(
+        self,
+        X: np.ndarray,
+        scale: np.ndarray | None,
+        prior_sq: np.ndarray,
+        route: Literal["auto", "expand", "pairs"] = "auto",
+        sizes: DrawSizes = DRAW_SIZES,
+    ):
         super().__init__(X.shape[1], prior_sq)
-        self.X, self.route = X, route
+        self.X, self.route, self.sizes = X, route, sizes
         self.active = np.arange(X.shape[1]) if scale is None else np.flatnonzero(scale)
         self.n, self.r = X.shape[0], len(self.active)
         self.all_columns = self.r == X.shape[1]
@@ -127,10 +155,11 @@ class Monomials(Sampler):
         norm = max((math.sqrt((Z**2).sum(axis=0).max(initial=0.0)) for _, Z in self.blocks()), default=0.0)
         self.divisor = self.divisor * (norm or 1.0)
         self.log_unit = 2 * (math.log(top or 1.0) + math.log(norm or 1.0))
-        step = min(STRIP_ROWS, max(8, BLOCK // self.n))
+        step = min(sizes.strip_rows, max(8, sizes.block // self.n))
         self.strips = [(a, min(a + step, self.n)) for a in range(0, self.n, step)]
         area = sum((b - a) * (self.n - a) for a, b in self.strips)
-        self.keeps_pairs, self.keeps_powers = area <= KEPT_PAIRS, area * self.degree <= KEPT_PAIRS
+        self.keeps_pairs = area <= sizes.kept_pairs
+        self.keeps_powers = area * self.degree <= sizes.kept_pairs
         self._strips: dict[tuple[int, int], np.ndarray] = {}
 
     # Columns are rows of the arrays here, so that a column is contiguous.
@@ -151,17 +180,17 @@ class Monomials(Sampler):
         if self._columns is not None:
             yield slice(0, self.n), self._columns
             return
-        size = KEPT_ROWS if self.n * self.r <= KEPT_ROWS else BLOCK // 8
+        size = self.sizes.kept_rows if self.n * self.r <= self.sizes.kept_rows else self.sizes.block // 8
         for rows in row_blocks(self.n, self.r, size):
             yield rows, self._scaled(rows)
 
-    def masses(self, A, size):
+    def masses(self, A: np.ndarray, size: int) -> tuple[np.ndarray, dict[int, PairTable]]:
         """Return the masses, from tables if those are cheap for all degrees, else from S."""
-        if self.n * self.r <= KEPT_ROWS:
+        if self.n * self.r <= self.sizes.kept_rows:
             self.columns()
         out = np.zeros(self.degree + 1)
         out[0] = np.square(A.sum(axis=0)).sum()
-        tables: dict[int, Table] = {}
+        tables: dict[int, PairTable] = {}
         if self.r == 0:
             return out, tables
         if all(self.expands(d, size, A.shape[1], fresh=True) for d in range(1, self.degree + 1)):
@@ -179,7 +208,7 @@ class Monomials(Sampler):
 
     # -- expansion
 
-    def expands(self, k, size, n_outputs, fresh=False):
+    def expands(self, k: int, size: int, n_outputs: int, fresh: bool = False) -> bool:
         """Compare the costs; `fresh` counts that of S and of the masses too."""
         if k == 1 or self.route != "auto":
             return fresh if k == 1 else self.route == "expand"
@@ -189,8 +218,8 @@ class Monomials(Sampler):
         return table <= pairs
 
     def _table_cost(self, k, c):
-        heads, places = Table.n_places(self.r, k)
-        if places > max(TABLE, self.n * self.r // 2):
+        heads, places = PairTable.n_places(self.r, k)
+        if places > max(MOST_PLACES, self.n * self.r // 2):
             return np.inf
         return c * heads * CALL + places * (c * self.n + 50.0)
 
@@ -202,14 +231,14 @@ class Monomials(Sampler):
         here = self.n**2 * (self.r * (0.6 if self.keeps_pairs else 1.2) + (0 if c == 1 else 3 + c))
         return CALL + here + groups * again
 
-    def expand(self, A, prefix, k):
+    def expand(self, A: np.ndarray, prefix: Prefix, k: int) -> tuple[PairTable, float]:
         """Return the table of the rest."""
         V, units = self._prefixed(A, [prefix])
         return self._table(V[0].T, k), units[0]
 
     def _table(self, V, k):
         """Return the table for v = columns of V, one output after the other."""
-        table = Table(self.r, k)
+        table = PairTable(self.r, k)
         if k == 1:
             total = np.zeros((self.r, V.shape[1]))
             for rows, Z in self.blocks():
@@ -231,13 +260,13 @@ class Monomials(Sampler):
 
     # -- pairs
 
-    def conditional(self, A, prefixes, k):
+    def conditional(self, A: np.ndarray, prefixes: Sequence[Prefix], k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return diag(Xᵀ((v vᵀ) ∘ S^{∘(k-1)})X), in chunks of prefixes."""
         cond, units = np.zeros((len(prefixes), self.r)), np.zeros(len(prefixes))
         if self.r == 0:
             return cond, units
         width = A.shape[1] * self.n if k == 1 or A.shape[1] > 1 else self.r * self.n
-        for part in row_blocks(len(prefixes), width, BLOCK):
+        for part in row_blocks(len(prefixes), width, self.sizes.block):
             V, units[part] = self._prefixed(A, prefixes[part])
             cond[part] = self._linear(V) if k == 1 else self._next(V, k)
         return np.maximum(cond, 0.0), units
@@ -298,20 +327,8 @@ class Monomials(Sampler):
             P = below * S
         else:
             a, b = self.strips[i]
-            P = hadamard_power(self._pairs(i) if S is None else S, k)
+            P = whole_power(self._pairs(i) if S is None else S, k)
             P[:, b - a :] *= 2
         if self.keeps_powers:
             self._strips[k, i] = P
         return P
-
-
-def hadamard_power(S: np.ndarray, k: int) -> np.ndarray:
-    """Return a new array S^{∘k} by squaring; far quicker than ``**``."""
-    out, square = None, S
-    while k:
-        if k & 1:
-            out = square.copy() if out is None else out * square
-        k >>= 1
-        if k:
-            square = square * square
-    return np.ones_like(S) if out is None else out

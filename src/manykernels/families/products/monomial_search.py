@@ -2,57 +2,82 @@
 
 For monomials <K_z, M> = Σ_k signs_k (φ_zᵀ v_k)². The sums φ_zᵀ v of all products are the table of
 :mod:`.monomial_table`, n r^D/D! multiply-adds per vector, nearly all of them in matrix products. Beyond what that may
-cost, the search is the heuristic one of :mod:`.product_search`.
+cost, the search is the heuristic one of :mod:`.search`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads, n_threads, one_blas_thread
-from ..search import CostedSearcher, Listed, check_direction, is_zero, nothing, power_norm, ranked
+from ...kernels.statistics import Rows
+from ..base import Direction, Members, Scaling, nothing
+from ..search import power_norm, ranked
 from ._products import add_squares, scale_or_drop
-from .monomial_table import ProductTable, n_heads
-from .monomials import n_multisets
-from .search import BEAM, SLACK, GramSearcher, Prefix, ProductSearcher
+from .monomial_table import TABLE_ROWS, ProductTable, n_heads
+from .monomials import Prefix, n_multisets
+from .search import BEAM, SLACK, ProductSearcher
 
-#: A search of all monomials may cost this many multiply-adds; a core does 10^10 to 5·10^10 in a second.
-EXHAUSTIVE = 4e11
-#: The same for products of other kernels, whose entries cost more.
-EXHAUSTIVE_GRAMS = 2e10
-#: Entries of the part of the table of all products that a thread works on.
-CHUNK = 2**21
+if TYPE_CHECKING:
+    from . import Products
+
 #: What a head of the table may cost besides, in multiply-adds: its rows, and the memory to know it.
-CALL = 2e5
-#: Searches of fewer multiply-adds than this are not worth a thread.
-SERIAL = 1e8
-#: Entries of a block of rows, small enough to stay in cache, and its rows at the most.
-BLOCK, BLOCK_ROWS = 2**19, 1024
-#: The scaled columns are kept up to this many entries.
-KEPT_COLUMNS = 2**23
-#: Scales of all products are kept, in single precision, up to this many entries.
-KEPT_SCALES = 2**28
+HEAD = 2e5
 
 
-def product_searcher(family, X, scale) -> CostedSearcher:
-    """Return the searcher of a family of products."""
-    family = family if hasattr(family, "_r") else family.resolve(X.shape[1])
-    given = scale is not None and isinstance(scale.how, np.ndarray)
-    if family.base is None and not given:
-        return MonomialSearcher(family, X, scale)
-    if given or family.size() * X.shape[0] ** 2 <= EXHAUSTIVE_GRAMS:
-        return Listed(family, X, scale)
-    return GramSearcher(family, X, scale)
+@dataclass(frozen=True)
+class SearchSizes:
+    """How far a search of all monomials goes, and what it keeps and takes at once.
+
+    Attributes
+    ----------
+    exhaustive : float
+        Multiply-adds that it may cost; a core does 10^10 to 5·10^10 in a second.
+    serial : float
+        Searches of fewer multiply-adds than this are not worth a thread.
+    places : int
+        Entries of the part of the table of all products that a thread works on.
+    table_rows : int
+        Rows of a matrix product of the table.
+    block, block_rows : int
+        Entries of a block of rows, few enough to stay in cache, and its rows at the most.
+    kept_columns : int
+        The scaled columns are kept up to this many entries.
+    kept_scales : int
+        Scales of all products are kept, in single precision, up to this many entries.
+    """
+
+    exhaustive: float = 4e11
+    serial: float = 1e8
+    places: int = 2**21
+    table_rows: int = TABLE_ROWS
+    block: int = 2**19
+    block_rows: int = 1024
+    kept_columns: int = 2**23
+    kept_scales: int = 2**28
+
+
+SEARCH_SIZES = SearchSizes()
 
 
 class MonomialSearcher(ProductSearcher):
-    """Products of columns: matrix products in blocks of rows, memory O(n r) and the table of scales."""
+    """Products of columns: matrix products in blocks of rows, memory O(n r) and the table of scales.
 
-    def __init__(self, family, X, scale):
+    Parameters
+    ----------
+    family, X, scale :
+        As for every search.
+    sizes : SearchSizes
+    """
+
+    def __init__(self, family: Products, X: Rows, scale: Scaling | None, sizes: SearchSizes = SEARCH_SIZES):
         super().__init__(family, X, scale)
+        self.sizes = sizes
         self.divisor = np.sqrt(self.base)
         self.table = self._table()
         self.chunks = self.table.chunks(self._chunk_size(len(self.table)))
@@ -60,28 +85,26 @@ class MonomialSearcher(ProductSearcher):
         self._columns: list[np.ndarray] = []
         self._inverse: dict[int, np.ndarray] = {}
         self._mean: dict[Prefix, float] = {}
-        if self.how is not None:
-            s = scale.sample_weight
-            self.row_weight = s / s.sum()
 
     # -- the table of all products
 
     def _table(self) -> ProductTable:
         """Return the table of all products, an empty one where it is never to be searched in full."""
-        work = n_multisets(self.r, self.degree) * self.n + n_heads(self.r, self.degree) * CALL
-        return ProductTable(self.r if work <= EXHAUSTIVE else 0, self.degree)
+        work = n_multisets(self.r, self.degree) * self.n + n_heads(self.r, self.degree) * HEAD
+        r = self.r if work <= self.sizes.exhaustive else 0
+        return ProductTable(r, self.degree, self.sizes.table_rows)
 
     def _chunk_size(self, places: int) -> int:
-        if places * self.n <= SERIAL:
+        if places * self.n <= self.sizes.serial:
             return places
         # A chunk reads all rows: where these are not kept, as few chunks as threads.
         parts = n_threads() * (4 if self.kept else 1)
-        return min(CHUNK, -(-places // parts))
+        return min(self.sizes.places, -(-places // parts))
 
     @property
     def kept(self) -> bool:
         """Whether the scaled columns are kept."""
-        return self.n * self.r <= KEPT_COLUMNS
+        return self.n * self.r <= self.sizes.kept_columns
 
     def _blocks(self, X) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield the scaled columns, (r, rows), in blocks of rows."""
@@ -90,7 +113,8 @@ class MonomialSearcher(ProductSearcher):
 
     def _with_constant(self, X) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield a constant column and the scaled ones, (r + 1, rows), in blocks of rows."""
-        blocks = row_blocks(X.shape[0], max(self.r, BLOCK // BLOCK_ROWS), BLOCK)
+        sizes = self.sizes
+        blocks = row_blocks(X.shape[0], max(self.r, sizes.block // sizes.block_rows), sizes.block)
         if X is self.X and self.kept:
             if not self._columns:
                 self._columns = [self._scaled(X[rows]) for rows in blocks]
@@ -130,21 +154,20 @@ class MonomialSearcher(ProductSearcher):
         rho_sq = self.prior_sq[self.table.degrees(chunk)]
         if self.how != "trace":
             return 1.0 / rho_sq
-        rho_sq *= self._fill(chunk, self.scale.X, self.row_weight, squared=True)
+        rho_sq *= self._fill(chunk, self.scale_rows, self.row_weight, squared=True)
         inverse = np.divide(1.0, rho_sq, out=np.zeros_like(rho_sq), where=rho_sq > 0)
-        if len(self.table) <= KEPT_SCALES:
+        if len(self.table) <= self.sizes.kept_scales:
             inverse = inverse.astype(np.float32)
             self._inverse[c] = inverse
         return inverse
 
-    def exhaustive(self, V) -> bool:
+    def exhaustive(self, V: np.ndarray) -> bool:
         """Whether a search of all products is affordable."""
-        return len(self.table) > 0 and self.cost * max(V.shape[1], 1) <= EXHAUSTIVE
+        return len(self.table) > 0 and self.cost * max(V.shape[1], 1) <= self.sizes.exhaustive
 
-    def best(self, direction, *, size=1, exclude=(), rng=None):
+    def _best(self, direction, size, exclude, rng):
         """Return the best of all products where that is affordable, else of those that a search meets."""
-        check_direction(direction, self.n)
-        if is_zero(direction) or self.r == 0:
+        if self.r == 0:
             return nothing()
         V, signs, whole = self.low_rank(direction)
         if not self.exhaustive(V):
@@ -171,7 +194,7 @@ class MonomialSearcher(ProductSearcher):
             return nothing(whole)
         return ranked(finalists, self.values(direction, finalists), size, whole)
 
-    def norm(self, direction, q):
+    def norm(self, direction: Direction, q: float) -> float | None:
         """Return the q-norm of the values of all products, from the same table; None where it is too large."""
         V, signs, whole = self.low_rank(direction)
         if not (whole and self.exhaustive(V)):
@@ -182,7 +205,7 @@ class MonomialSearcher(ProductSearcher):
 
     # -- some products
 
-    def values(self, direction, members):
+    def values(self, direction: Direction, members: Members) -> np.ndarray:
         """Return <K_z, M>/ρ_z² of members in full precision, in blocks of rows."""
         codes = self.coded(members)
         if len(codes) < len(members):
@@ -193,16 +216,7 @@ class MonomialSearcher(ProductSearcher):
             return out
         lengths = np.array([len(z) for z in members], dtype=np.intp)
         rho_sq = self.prior_sq[lengths]
-        if direction.dense is not None:
-            phi = np.concatenate([_rows_of(Z, codes) for _, Z in self._blocks(self.X)], axis=1)
-            forms = np.einsum("jt,jt->j", phi @ ((direction.dense + direction.dense.T) / 2), phi)
-        else:
-            V, signs = direction.V, direction.signs
-            assert V is not None and signs is not None
-            total = np.zeros((len(members), V.shape[1]))
-            for rows, Z in self._blocks(self.X):
-                total += _rows_of(Z, codes) @ V[rows]
-            forms = np.square(total) @ signs
+        forms = direction.forms_of_rows((rows, _rows_of(Z, codes)) for rows, Z in self._blocks(self.X))
         if self.how == "trace":
             rho_sq = rho_sq * self._means(codes)
         return np.divide(forms, rho_sq, out=np.full(len(members), -np.inf), where=rho_sq > 0)
@@ -211,13 +225,13 @@ class MonomialSearcher(ProductSearcher):
         """Return the means of φ_z² over the product of those of its factors; kept, as they are asked for often."""
         new = [z for z in codes if z not in self._mean]
         out = np.zeros(len(new))
-        for rows, Z in self._blocks(self.scale.X) if new else ():
+        for rows, Z in self._blocks(self.scale_rows) if new else ():
             phi = _rows_of(Z, new)
             out += np.square(phi, out=phi) @ self.row_weight[rows]
         self._mean.update(zip(new, out.tolist(), strict=True))
         return np.array([self._mean[z] for z in codes])
 
-    def extensions(self, direction, prefixes):
+    def extensions(self, direction: Direction, prefixes: Sequence[Prefix]) -> np.ndarray:
         """Return the values of all one-factor extensions, O(m n r)."""
         V, signs, _ = self.low_rank(direction)
         total = np.zeros((V.shape[1], len(prefixes), self.r))
@@ -228,7 +242,7 @@ class MonomialSearcher(ProductSearcher):
         values = np.tensordot(signs, np.square(total), 1)
         if self.how == "trace":
             means = np.zeros_like(values)
-            for rows, Z in self._blocks(self.scale.X):
+            for rows, Z in self._blocks(self.scale_rows):
                 Z = np.square(Z)
                 means += (_rows_of(Z, prefixes) * self.row_weight[rows]) @ Z.T
             values = np.divide(values, means, out=np.full_like(values, -np.inf), where=means > 0)

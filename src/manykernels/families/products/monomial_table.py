@@ -17,17 +17,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._products import add_kept, row_products
+from .monomials import Prefix
 
 #: Rows of a matrix product: the more, the quicker it is, until they leave the cache.
-ROWS = 256
+TABLE_ROWS = 256
 #: Heads share a matrix product as long as one column in so many is wasted at the most.
 SHARED = 4
 
-Prefix = tuple[int, ...]
-
 
 @dataclass(frozen=True)
-class Batch:
+class Slab:
     """Segments first to last, in one matrix product of `rows` rows with the columns begin to end."""
 
     first: int
@@ -47,67 +46,70 @@ class ProductTable:
     ----------
     r : int
     degree : int
+    most_rows : int
+        Of a matrix product.
     """
 
-    def __init__(self, r: int, degree: int):
-        self.r, self.degree = r, degree
-        self.heads, self.low, self.high, self.start, self.stop = _cut(*_segments(r + 1, degree))
+    def __init__(self, r: int, degree: int, most_rows: int = TABLE_ROWS):
+        self.r, self.degree, self.most_rows = r, degree, most_rows
+        segments = _cut(most_rows, *_segments(r + 1, degree))
+        self.heads, self.low, self.high, self.start, self.stop = segments
         self.rows = self.high - self.low
         #: Places before each segment, and all of them.
         self.ends = np.concatenate([[0], np.cumsum(self.rows * (self.stop - self.start))])
-        self.batches = list(self._batches())
+        self.slabs = list(self._slabs())
 
     def __len__(self) -> int:
         return int(self.ends[-1])
 
-    def _batches(self) -> Iterator[Batch]:
+    def _slabs(self) -> Iterator[Slab]:
         start, stop, rows = self.start.tolist(), self.stop.tolist(), self.rows.tolist()
         first, begin, end, total = 0, start[0], stop[0], 0
         for s in range(len(rows)):
             # All that segments have in common must be nearly all that they have.
             shared = min(stop[s], stop[first]) - max(start[s], start[first])
             wide = max(end, stop[s]) - min(begin, start[s])
-            if total and (total + rows[s] > ROWS or (wide - shared) * SHARED > wide):
-                yield Batch(first, s, begin, end, total)
+            if total and (total + rows[s] > self.most_rows or (wide - shared) * SHARED > wide):
+                yield Slab(first, s, begin, end, total)
                 first, begin, end, total = s, start[s], stop[s], 0
             begin, end, total = min(begin, start[s]), max(end, stop[s]), total + rows[s]
-        yield Batch(first, len(rows), begin, end, total)
+        yield Slab(first, len(rows), begin, end, total)
 
-    def chunks(self, limit: int) -> list[list[Batch]]:
-        """Return the batches in lists of about `limit` places."""
-        out: list[list[Batch]] = [[]]
-        for batch in self.batches:
-            if out[-1] and self.ends[batch.last] - self.ends[out[-1][0].first] > limit:
+    def chunks(self, limit: int) -> list[list[Slab]]:
+        """Return the slabs in lists of about `limit` places."""
+        out: list[list[Slab]] = [[]]
+        for slab in self.slabs:
+            if out[-1] and self.ends[slab.last] - self.ends[out[-1][0].first] > limit:
                 out.append([])
-            out[-1].append(batch)
+            out[-1].append(slab)
         return out
 
-    def places(self, chunk: list[Batch]) -> slice:
+    def places(self, chunk: list[Slab]) -> slice:
         """Return the places of a chunk."""
         return slice(int(self.ends[chunk[0].first]), int(self.ends[chunk[-1].last]))
 
-    def add(self, chunk: list[Batch], Z: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
+    def add(self, chunk: list[Slab], Z: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
         """Add Σ_t v_t φ_z(x_t) for all products z of a chunk, n multiply-adds each and few more.
 
         Parameters
         ----------
-        chunk : list of Batch
+        chunk : list of Slab
         Z : (r + 1, n) array
             The columns; the first is the constant one.
         v : (n,) array
         out : (places,) array
         """
-        U = np.empty((max(batch.rows for batch in chunk), Z.shape[1]))
-        block = np.empty(max(batch.rows * (batch.end - batch.begin) for batch in chunk))
+        U = np.empty((max(slab.rows for slab in chunk), Z.shape[1]))
+        block = np.empty(max(slab.rows * (slab.end - slab.begin) for slab in chunk))
         origin = self.places(chunk).start
-        for batch in chunk:
-            part, wide = slice(batch.first, batch.last), batch.end - batch.begin
-            rows = U[: batch.rows]
+        for slab in chunk:
+            part, wide = slice(slab.first, slab.last), slab.end - slab.begin
+            rows = U[: slab.rows]
             row_products(Z, v, self.heads[part], self.low[part], self.high[part], rows)
-            product = block[: batch.rows * wide].reshape(batch.rows, wide)
-            np.matmul(rows, Z[batch.begin : batch.end].T, out=product)
-            kept = out[self.ends[batch.first] - origin : self.ends[batch.last] - origin]
-            add_kept(product, batch.begin, self.rows[part], self.start[part], self.stop[part], kept)
+            product = block[: slab.rows * wide].reshape(slab.rows, wide)
+            np.matmul(rows, Z[slab.begin : slab.end].T, out=product)
+            kept = out[self.ends[slab.first] - origin : self.ends[slab.last] - origin]
+            add_kept(product, slab.begin, self.rows[part], self.start[part], self.stop[part], kept)
 
     def members(self, places: np.ndarray) -> list[Prefix]:
         """Return the products at some places, by the numbers of their columns."""
@@ -116,7 +118,7 @@ class ProductTable:
         factors = np.column_stack([self.heads[s], self.low[s] + row, self.start[s] + column])
         return [tuple(j - 1 for j in z if j) for z in np.sort(factors, axis=1).tolist()]
 
-    def degrees(self, chunk: list[Batch]) -> np.ndarray:
+    def degrees(self, chunk: list[Slab]) -> np.ndarray:
         """Return the number of factors of all products of a chunk."""
         part = slice(chunk[0].first, chunk[-1].last)
         segment = np.repeat(np.arange(part.start, part.stop), self.rows[part])
@@ -158,9 +160,9 @@ def _segments(R: int, degree: int) -> tuple[np.ndarray, ...]:
     )
 
 
-def _cut(heads, low, high, start, stop) -> tuple[np.ndarray, ...]:
+def _cut(most_rows: int, heads, low, high, start, stop) -> tuple[np.ndarray, ...]:
     """Cut segments of more rows than a matrix product may have."""
-    parts = -(-(high - low) // ROWS)
+    parts = -(-(high - low) // most_rows)
     number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
     heads, low, high, start, stop, parts = (
         np.repeat(x, parts, axis=0) for x in (heads, low, high, start, stop, parts)

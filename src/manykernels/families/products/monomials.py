@@ -9,6 +9,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+#: Sorted base kernels: a member, or the factors of one that are known already.
+Prefix = tuple[int, ...]
+
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Literal
+
 import numpy as np
 from sklearn.base import clone
 
 from ..._util.arrays import row_blocks
 from ...kernels import Kernel, Linear
+from ...kernels.statistics import Rows
 from ..bank import Sharing
 from .monomials import n_multisets
 
@@ -32,18 +36,25 @@ class ProductSum(Kernel):
 
     accepts_sparse = False
 
-    def __init__(self, base, scale, degree, count, prior_sq):
+    def __init__(
+        self,
+        base: Sequence[Kernel] | None,
+        scale: Sequence[float],
+        degree: int,
+        count: Literal["distinct", "ordered"],
+        prior_sq: Sequence[float],
+    ):
         self.base = base
         self.scale = scale
         self.degree = degree
         self.count = count
         self.prior_sq = prior_sq
 
-    def resolve(self, n_features, names):
+    def resolve(self, n_features: int, names: Sequence[str] | None) -> ProductSum:
         """Return a copy; base kernels are resolved already."""
         return clone(self)
 
-    def _gram(self, X, Z):
+    def _gram(self, X: Rows, Z: Rows):
         out = np.empty((X.shape[0], Z.shape[0]))
         for rows in row_blocks(X.shape[0], Z.shape[0]):
             out[rows] = self._sum(self._scaled(X[rows], Z), (len(range(*rows.indices(len(X)))), Z.shape[0]))
@@ -80,7 +91,7 @@ class ProductSum(Kernel):
                 h[d] += K * h[d - 1]
         return sum((h[d] / w for d, w in enumerate(self.prior_sq, start=1)), np.zeros(shape))
 
-    def diag(self, X):
+    def diag(self, X: Rows) -> np.ndarray:
         """Return the sum on the diagonal, O(n r D)."""
         X = self.select(X)
         rows = (k.diag(X) / s for k, s in zip(self._kernels(), self.scale, strict=True) if s > 0)
@@ -95,7 +106,7 @@ class ProductSum(Kernel):
         )
         return f"all {n:,} products of degree ≤ {self.degree}"
 
-    def parameters(self):
+    def parameters(self) -> dict[str, Any]:
         """Return the degree and the counting."""
         return {
             "degree": self.degree,

@@ -10,23 +10,25 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads
+from ...kernels.statistics import Rows
 from ..bank import Sharing, row_tiles
-from ..base import Best, Direction
-from ..search import CostedSearcher, check_direction, forms_along, is_zero, nothing, ranked, rho_sq_of
-from .sampling import product_sampler
+from ..base import Best, Direction, Members, Scaling, nothing
+from ..search import CostedSearcher, ranked, rho_sq_of
+from .monomials import Prefix
+
+if TYPE_CHECKING:
+    from . import Products
 
 #: Members that a search keeps beyond those asked for, to be ranked again in full precision.
 SLACK = 32
 #: Width of the beam, and number of draws, of a search that is not exhaustive.
 BEAM = 64
-
-Prefix = tuple[int, ...]
 
 
 class ProductSearcher(CostedSearcher):
@@ -39,14 +41,16 @@ class ProductSearcher(CostedSearcher):
     scale : Scale or None
     """
 
-    def __init__(self, family, X, scale):
+    def __init__(self, family: Products, X: Rows, scale: Scaling | None):
         super().__init__(family, X, scale)
         self.n, self.degree = X.shape[0], family.degree
         self.how = None if scale is None else scale.how
         self.prior_sq = np.concatenate([[1.0], family._prior_sq()])
-        base = np.ones(family._r)
-        if self.how is not None:
-            base = scale.base if scale.base is not None else family.base_scale(scale.X, scale.sample_weight)
+        means = family.base_means(scale)
+        base = np.ones(family._r) if means is None else means
+        if scale is not None:
+            #: The rows that scales are means over, and the weight of each in a mean.
+            self.scale_rows, self.row_weight = scale.X, scale.sample_weight / scale.sample_weight.sum()
         self.active = np.flatnonzero(base > 0)
         self.base, self.r = base[self.active], len(self.active)
         self.place = {int(j): i for i, j in enumerate(self.active)}
@@ -68,7 +72,9 @@ class ProductSearcher(CostedSearcher):
 
     # -- a search that is not exhaustive
 
-    def heuristic(self, direction, size, exclude, rng) -> Best:
+    def heuristic(
+        self, direction: Direction, size: int, exclude: Collection[Any], rng: np.random.Generator | None
+    ) -> Best:
         """Beam, draws, and exchanges of one factor at a time."""
         rng = np.random.default_rng(0) if rng is None else rng
         seen: dict[Prefix, float] = {}
@@ -103,12 +109,12 @@ class ProductSearcher(CostedSearcher):
 
     def _draws(self, direction, rng) -> list[Prefix]:
         """Return products drawn near proportionally to their value, where it is a sum of squares."""
-        if direction.V is None:
+        V = direction.positive()
+        if V is None or not V.shape[1]:
             return []
-        V = direction.V[:, direction.signs > 0] * np.sqrt(direction.signs[direction.signs > 0])
         if self._sampler is None:
-            self._sampler = product_sampler(self.family, self.X, self.scale)
-        drawn = self._sampler.draw(V, BEAM, rng) if V.shape[1] else None
+            self._sampler = self.family.sampler(self.X, self.scale)
+        drawn = self._sampler.draw(V, BEAM, rng)
         members = [] if drawn is None else sorted(set(drawn[0]))
         return [z for z in self.coded(members) if z]
 
@@ -140,7 +146,7 @@ class ProductSearcher(CostedSearcher):
         order = sorted((z for z in seen if z not in out and seen[z] > -np.inf), key=lambda z: (-seen[z], z))
         return order[:size]
 
-    def nearby(self, direction, members, size):
+    def nearby(self, direction: Direction, members: Members, size: int) -> list[Any]:
         """Return the best of the members' parts, and of these with one factor more."""
         parts: dict[Prefix, None] = {(): None}
         for z in self.coded(members):
@@ -152,26 +158,14 @@ class ProductSearcher(CostedSearcher):
         return self.named(self._leaders(seen, members, size))
 
     def low_rank(self, direction: Direction) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return V and signs, and whether they are all of M: of a dense one the leading parts."""
-        if direction.dense is None:
-            assert direction.V is not None and direction.signs is not None
-            used = np.flatnonzero(direction.signs != 0)
-            return direction.V[:, used], direction.signs[used], True
-        values, vectors = np.linalg.eigh((direction.dense + direction.dense.T) / 2)
-        order = np.argsort(-np.abs(values))
-        order = order[np.abs(values[order]) > 1e-12 * np.abs(values[order[0]])]
-        kept = order[: max(8, self.n // 50)]
-        return (
-            vectors[:, kept] * np.sqrt(np.abs(values[kept])),
-            np.sign(values[kept]),
-            len(kept) == len(order),
-        )
+        """Return V and signs, and whether they are all of M: of a dense one as many parts as pay."""
+        return direction.leading(max(8, self.n // 50))
 
 
 class GramSearcher(ProductSearcher):
     """Products of any base kernels, in tiles of their Gram matrices; never exhaustive."""
 
-    def __init__(self, family, X, scale):
+    def __init__(self, family: Products, X: Rows, scale: Scaling | None):
         super().__init__(family, X, scale)
         kernels = family._base()
         self.kernels = [kernels[j] for j in self.active]
@@ -179,36 +173,29 @@ class GramSearcher(ProductSearcher):
         self.tiles = row_tiles(self.n)
         self.cost = float(self.n) ** 2 * self.r * BEAM
         if self.how == "trace":
-            s = scale.sample_weight
-            self.row_weight = s / s.sum()
-            self.diagonals = np.stack([k.diag(scale.X) for k in self.kernels]) / self.base[:, None]
+            self.diagonals = np.stack([k.diag(self.scale_rows) for k in self.kernels]) / self.base[:, None]
 
-    def best(self, direction, *, size=1, exclude=(), rng=None):
+    def _best(self, direction, size, exclude, rng):
         """Return the best of the products that the search meets."""
-        check_direction(direction, self.n)
-        if is_zero(direction) or self.r == 0:
+        if self.r == 0:
             return nothing()
         return self.heuristic(direction, size, exclude, rng)
 
-    def values(self, direction, members):
+    def values(self, direction: Direction, members: Members) -> np.ndarray:
         """Return the values of members, from their Gram matrices."""
-        forms = forms_along(self.family.bank(self.X, members), direction)
+        forms = direction.along(self.family.bank(self.X, members))
         rho_sq = rho_sq_of(self.scale, members)
         return np.divide(forms, rho_sq, out=np.full(len(members), -np.inf), where=rho_sq > 0)
 
-    def extensions(self, direction, prefixes):
+    def extensions(self, direction: Direction, prefixes: Sequence[Prefix]) -> np.ndarray:
         """Return the values of all one-factor extensions, O(m r n²)."""
+        direction = direction.symmetrised()
 
         def partial(tile):
             a, b = tile
             block = self.sharing.open(self.X[a:b], self.X[a:])
             K = np.stack([block(j).ravel() / self.base[j] for j in range(self.r)])
-            if direction.dense is not None:
-                M = (direction.dense[a:b, a:] + direction.dense[a:, a:b].T) / 2
-            else:
-                M = (direction.V[a:b] * direction.signs) @ direction.V[a:].T
-            M[:, b - a :] *= 2
-            flat = M.ravel()
+            flat = direction.tile(a, b).ravel()
             out = np.empty((len(prefixes), self.r))
             for i, z in enumerate(prefixes):
                 out[i] = K @ (flat * np.prod(K[list(z)], axis=0) if z else flat)

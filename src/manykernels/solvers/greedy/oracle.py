@@ -9,7 +9,7 @@ import numpy as np
 
 from ...certificates import conjugate_exponent, norm
 from ...families.base import Best, Direction
-from ...families.search import Listed
+from ...families.search import ListSearcher
 from ...problem import Problem, nu_of
 from ..active import FEW_MEMBERS
 from .refits import Point
@@ -106,5 +106,5 @@ def _searcher(problem: Problem, p: float) -> Any:
     """Return the family's own search; for p > 1 member by member where they are few, or scales depend on p."""
     family: Any = problem.family
     if p > 1 and (family.size() <= FEW_MEMBERS or getattr(family, "count", None) == "ordered"):
-        return Listed(family, problem.X, problem.scale, p)
+        return ListSearcher(family, problem.X, problem.scale, p)
     return family.searcher(problem.X, problem.scale)

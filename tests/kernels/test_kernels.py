@@ -27,6 +27,7 @@ from manykernels.kernels import (
     pairwise_statistic,
 )
 from manykernels.kernels.columns import resolve_columns
+from manykernels.kernels.plain import whole_power
 
 X = np.random.default_rng(0).normal(size=(12, 3))
 Z = np.random.default_rng(1).normal(size=(5, 3))
@@ -259,3 +260,12 @@ def test_clusters_far_apart_keep_their_inner_distances():
     direct = np.exp(-np.square(Z[:, None] - Z[None]).sum(axis=2) / 1e-4)
     assert_allclose(RBF(0.01)(Z), direct, atol=1e-9)
     assert (np.diagonal(RBF(0.01)(Z)) == 1).all()
+
+
+@pytest.mark.parametrize("k", range(9))
+def test_whole_powers(k):
+    S = np.random.default_rng(0).standard_normal((3, 4))
+    kept = S.copy()
+    assert_allclose(whole_power(S, k), S**k, rtol=1e-14)
+    whole_power(S, k)[:] = 0.0
+    assert (kept == S).all()
