@@ -23,7 +23,7 @@ from sklearn.base import clone
 from ..._util.checks import AUTO, FLAG, choice, number, whole
 from ..._util.text import brief
 from ...families.base import Enumerable, Maximisable, can
-from ...problem import Problem, Result
+from ...problem import Problem
 from ..base import Solver, check_init, generator
 from ..log import Log
 from ..loop import Interruptible, relative_gap, warn_early, warn_interrupted
@@ -33,6 +33,8 @@ from .stopping import ROUGH, ExtendedBIC, Folds
 
 #: Largest number of kernels that ``max_kernels="auto"`` looks at.
 MOST_KERNELS = 200
+#: What to say when steps ended before their time.
+ADVICE = {"max_iter": "raise max_iter or tol", "no_progress": "no other kernel lowers the objective"}
 
 
 class Greedy(Solver):
@@ -158,7 +160,12 @@ class Greedy(Solver):
         pursuit = self._kind()(self, problem, log, rng, limits, theta)
         pursuit.interrupted = interrupted
         result = pursuit.run()
-        self._warn(pursuit, result)
+        gap = relative_gap(result.gap, result.objective, pursuit.floor)
+        if pursuit.interrupted:
+            warn_interrupted(result.n_iter, "iterations", gap)
+        elif pursuit.ending in ADVICE and not pursuit.small(result.gap, result.objective):
+            why = f"above tol={self.tol:g}; {ADVICE[pursuit.ending]}"
+            warn_early(self, result.n_iter, "iterations", gap, why)
         return result
 
     def _kind(self) -> type[Pursuit]:
@@ -185,17 +192,6 @@ class Greedy(Solver):
         if guard.interrupted and not steps:
             steps = max(map(len, folds.paths))
         return Limits(most, steps), guard.interrupted
-
-    def _warn(self, pursuit: Pursuit, result: Result) -> None:
-        """Say what ended the steps before their time."""
-        gap = relative_gap(result.gap, result.objective, pursuit.floor)
-        if pursuit.interrupted:
-            warn_interrupted(result.n_iter, "iterations", gap)
-            return
-        advice = {"max_iter": "raise max_iter or tol", "no_progress": "no other kernel lowers the objective"}
-        if pursuit.ending in advice and not pursuit.small(result.gap, result.objective):
-            why = f"above tol={self.tol:g}; {advice[pursuit.ending]}"
-            warn_early(self, result.n_iter, "iterations", gap, why)
 
 
 def _checked_start(problem: Problem, init: Any, p: float) -> np.ndarray | None:
