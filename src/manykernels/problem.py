@@ -47,10 +47,15 @@ class Scale:
     base: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
-    def fit(cls, family: Family, X, how, sample_weight=None) -> Scale:
-        """Check `how` and compute what all members share."""
+    def fit(cls, family: Family, X, how, sample_weight=None, *, prefer_base: bool = False) -> Scale:
+        """Check `how` and compute what all members share.
+
+        ``"auto"`` is ``"trace"``, or ``"base"`` for families that have it, where that is preferred.
+        """
         if sample_weight is None:
             sample_weight = np.ones(X.shape[0])
+        if isinstance(how, str) and how == "auto":
+            how = "base" if prefer_base and family.factorises else "trace"
         if isinstance(how, str) and how not in ("trace", "base"):
             raise ValueError(
                 f"normalize is {how!r}; use 'auto', 'trace', 'base', None, or one number per kernel."
@@ -139,7 +144,7 @@ class Problem:
     scale: Scale
     loss: Loss
     C: float = 1.0
-    sample_weight: np.ndarray | None = None
+    sample_weight: np.ndarray = field(default=None)  # type: ignore[assignment]  # ones, once the rows are known
 
     def __post_init__(self):
         if self.sample_weight is None:
@@ -157,7 +162,6 @@ class Problem:
 
     def rows(self, part: slice | np.ndarray) -> Problem:
         """Return the same problem on some of the rows; the scale stays."""
-        assert self.sample_weight is not None
         X, Y, s = (_rows(values, part) for values in (self.X, self.Y, self.sample_weight))
         return replace(self, X=X, Y=Y, sample_weight=s)
 

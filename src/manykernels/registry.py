@@ -73,18 +73,24 @@ SOLVERS: dict[str, type[Solver]] = {
 MANY_ROWS = 20_000
 
 
+def bound_family(kernels: Any, X, sample_weight, solver: Any = "auto", names=None) -> Family:
+    """Return the family that `kernels` describes, bound to the columns of X and, where automatic, to its rows."""
+    family = make_family(kernels, X, sample_weight, solver)
+    return family.resolve(X.shape[2] if X.ndim == 3 else X.shape[1], names).adapt(X, sample_weight)
+
+
 def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
-    """Return the family that `kernels` describes, not yet resolved.
+    """Return the family that `kernels` describes, not yet bound to the columns.
 
     A name may mean a continuum or a grid of bandwidths: the continuum, unless `solver` needs what only a list has. It
     has one bandwidth per column for a solver that learns those beforehand.
     """
     if isinstance(kernels, Family):
-        return kernels.adapt(X, sample_weight)
+        return kernels
     if isinstance(kernels, str):
         if kernels in CONTINUA and (is_auto(solver) or suits(solver, CONTINUA[kernels]())):
             columnwise = learns_bandwidths(solver, X.shape[0])
-            return CONTINUA[kernels](ard=columnwise).adapt(X, sample_weight)
+            return CONTINUA[kernels](ard=columnwise)
         if kernels in GRIDS:
             return Finite(bandwidth_grid(GRIDS[kernels], X, sample_weight))
         if kernels in FAMILIES:

@@ -17,7 +17,7 @@ from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.losses import get_loss
 from manykernels.persistence.checkpoint import Checkpoint
 from manykernels.problem import Problem, Scale
-from manykernels.registry import make_family
+from manykernels.registry import bound_family
 from manykernels.solvers import Blockwise, LpNorm
 from manykernels.solvers.blockwise import online
 from manykernels.solvers.blockwise.plan import passes
@@ -46,7 +46,7 @@ def small(**params):
 
 
 def problem(kernels, rows=slice(None), C=2.0):
-    family = make_family(kernels, X[rows], S[rows]).resolve(4)
+    family = bound_family(kernels, X[rows], S[rows])
     return Problem(
         X[rows], Y[rows], family, Scale.fit(family, X, "trace", S), get_loss("squared"), C, S[rows]
     )
@@ -392,7 +392,7 @@ def test_a_stream_goes_on_from_a_file_and_meets_new_bins(tmp_path):
     ],
 )
 def test_grids_and_sweeps_by_themselves(kernels, n_rows, expected):
-    family = make_family(kernels, X, S).resolve(4)
+    family = bound_family(kernels, X, S)
     problem = Problem(X, Y, family, Scale.fit(family, X, None, S), get_loss("squared"), 1.0, S)
     assert passes(Blockwise(), problem, n_rows) == expected
     assert passes(Blockwise(grids=7, sweeps=5), problem, n_rows) == (7, 5)

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
 from ..losses import get_loss
-from ..problem import Problem
+from ..problem import Problem, Scale
 from ..registry import choose_two_stage, make_solver
 from ..solvers import Solver, TwoStageSolver
 from . import targets
@@ -122,7 +122,9 @@ class AlignedKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         loss = get_loss("squared")
         solver.check_compatible(family, loss)
         self.solver_: Any = solver
-        return Problem(X, Y, family, self._scale(X, family, solver, s), loss, 1.0, s)
+        scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
+        self.normalize_ = scale.how
+        return Problem(X, Y, family, scale, loss, 1.0, s)
 
     def _encoded(self, y) -> np.ndarray:
         """Return one-hot columns for classes, the numbers otherwise."""

@@ -29,7 +29,7 @@ from ..families import Family
 from ..kernels import Kernel
 from ..losses import Loss
 from ..problem import GapKind, Problem, Result, Scale, Trace
-from ..registry import MANY_ROWS, is_auto, make_family, make_solver, streaming_names, streams
+from ..registry import MANY_ROWS, bound_family, is_auto, make_solver, streaming_names, streams
 from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.log import heard
 from .targets import NOTHING_KNOWN, Known, encoded
@@ -138,20 +138,11 @@ class KernelEstimator(BaseEstimator):
 
     def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
-        family = make_family(self.kernels, X, sample_weight, solver)
         names = getattr(self, "feature_names_in_", None)
-        family = family.resolve(X.shape[2] if X.ndim == 3 else X.shape[1], names)
-        return as_needed(X, family), family
-
-    def _scale(self, X, family: Family, solver: Solver, sample_weight) -> Scale:
-        """Check ready-made matrices, settle ``normalize_``, and return the scale of the kernels."""
+        family = bound_family(self.kernels, X, sample_weight, solver, names)
         if family.pairwise:
             family.check_training(X)  # type: ignore[attr-defined]
-        how: Any = self.normalize
-        if isinstance(how, str) and how == "auto":
-            how = "base" if solver.prefers_base_scale and family.factorises else "trace"
-        self.normalize_ = how
-        return Scale.fit(family, X, how, sample_weight)
+        return as_needed(X, family) if sp.issparse(X) else X, family
 
     def _rows(self, X):
         """Validate rows for a prediction or a transformation."""
@@ -266,17 +257,18 @@ class MKL(KernelEstimator):
         if known.names is not None:
             self.feature_names_in_ = np.array(known.names, dtype=object)
         y = self._set_targets(y, known.classes)
-        s = self._weights(sample_weight, X, y, known.balance)
+        s, n_classes = self._weights(sample_weight, X, y, known.balance), self._n_classes
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
         self.solver_ = solver = make_solver(asked, family, self.random_state, len(y))
-        self.loss_ = solver.settle(family, self.loss, self._n_classes)
+        self.loss_ = solver.settle(family, self.loss, n_classes)
         if self._regresses and not self.loss_.regression:
             raise ValueError(
                 f"loss is {self.loss_.name!r}, which is for classes; {type(self).__name__} takes 'squared'."
             )
-        scale = self._scale(X, family, solver, s)
-        Y = encoded(y, self._n_classes, self.loss_)
+        scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
+        self.normalize_ = scale.how
+        Y = encoded(y, n_classes, self.loss_)
         if known.mean is not None:
             self.target_mean_ = known.mean
         else:

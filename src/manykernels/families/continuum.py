@@ -115,12 +115,6 @@ class Continuum(Family):
         names = getattr(self, "_column_names", None)
         return {"sigma": list(member), **({} if names is None else {"columns": list(names)})}
 
-    def _named(self, names):
-        """Remember the names of the columns, and return self."""
-        if names is not None:
-            self._column_names = [str(name) for name in names]
-        return self
-
 
 def check_pair(bounds: Any, owner: str, *, zero: bool, rest: str) -> tuple[float, float]:
     """Return bounds as two floats, or raise; `zero` allows a lower bound of 0, `rest` ends the sentence."""

@@ -60,7 +60,7 @@ class Dirichlets(Continuum):
                 f"kernels is Dirichlets and X has {n_features} columns, but the Dirichlet kernel is positive "
                 "definite on one column only; select one."
             )
-        return Dirichlets(check_pair(self.bounds, "Dirichlets", zero=True, rest=""))._named(names)
+        return Dirichlets(check_pair(self.bounds, "Dirichlets", zero=True, rest=""))
 
     def kernel(self, member: Any) -> Dirichlet:
         """Return a Dirichlet kernel."""

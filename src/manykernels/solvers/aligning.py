@@ -44,7 +44,6 @@ def _ratios(b, norms):
 
 def _products(problem: Problem, members, own_pairs, *, diagonal_only):
     """Return inner products of members with each other and with the targets, and the targets' norm."""
-    assert problem.sample_weight is not None
     centring = Centring(problem.sample_weight)
     Y = aligned_targets(problem, centring)
     bank = problem.family.bank(problem.X, members)
@@ -94,7 +93,6 @@ def scaled_combination(problem: Problem, family: Family, members, theta, rho_sq)
     weights = np.divide(theta, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
     used = np.flatnonzero(weights)
     chosen = [members[i] for i in used]
-    assert problem.sample_weight is not None
     mean = (problem.sample_weight / problem.sample_weight.sum())[:, None]
     diagonal = float(weights[used] @ family.mean_diag(problem.X, chosen, problem.sample_weight))
     level = float(weights[used] @ family.forms(problem.X, mean, chosen))

@@ -186,7 +186,6 @@ class _Stagewise:
 
     def __init__(self, solver: GreedyAlignment, problem: Problem):
         self.solver, self.problem = solver, problem
-        assert problem.sample_weight is not None
         self.centring = Centring(problem.sample_weight)
         self.Y = aligned_targets(problem, self.centring)
         self.norm = float(np.linalg.norm(self.Y.T @ self.Y))  # ‖K̃*‖

@@ -112,7 +112,10 @@ class BandwidthFamily(Continuum):
     def resolve(self, n_features: int, names: Sequence[str] | None = None) -> BandwidthFamily:
         """Check the bounds."""
         check_parameters(self, self.rules)
-        return type(self)(self._checked(n_features), self.ard)._named(names)
+        resolved = type(self)(self._checked(n_features), self.ard)
+        if names is not None:
+            resolved._column_names = [str(name) for name in names]
+        return resolved
 
     def _checked(self, n_features) -> Any:
         if isinstance(self.bounds, str) and self.bounds == "auto":
@@ -131,8 +134,14 @@ class BandwidthFamily(Continuum):
         """Set automatic bounds from the distances."""
         if not (isinstance(self.bounds, str) and self.bounds == "auto"):
             return self
-        adapted = type(self)(self._from_distances(X, sample_weight), self.ard)
-        return adapted._named(getattr(self, "_column_names", None))
+        return self.within(self._from_distances(X, sample_weight))
+
+    def within(self, bounds: Any) -> BandwidthFamily:
+        """Return the same family with other bounds."""
+        other = type(self)(bounds, self.ard)
+        if hasattr(self, "_column_names"):
+            other._column_names = self._column_names
+        return other
 
     def _from_distances(self, X, s) -> Any:
         if not self.ard:

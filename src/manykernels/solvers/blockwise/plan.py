@@ -220,6 +220,4 @@ def _within(family, bounds: np.ndarray) -> Any:
     if not isinstance(family.bounds, str):
         return family
     pairs = [tuple(pair) for pair in bounds.tolist()]
-    return type(family)(pairs if family.ard else pairs[0], family.ard)._named(
-        getattr(family, "_column_names", None)
-    )
+    return family.within(pairs if family.ard else pairs[0])

@@ -42,7 +42,6 @@ class LeastSquares(Refitter):
         super().__init__(problem, tol)
         self.kept_entries = kept_entries
         self.mu = 1.0 / problem.C
-        assert problem.sample_weight is not None
         self.s: np.ndarray = problem.sample_weight
         self.y = problem.Y[:, 0]
         self.known: list[Any] = []

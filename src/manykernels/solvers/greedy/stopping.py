@@ -25,7 +25,6 @@ class ExtendedBIC:
     """The extended BIC with γ = 1: deviance + k log N + 2 log C(|I|, k), N = Σ_t s_t."""
 
     def __init__(self, problem: Problem):
-        assert problem.sample_weight is not None
         self.unit = math.log(max(float(problem.sample_weight.sum()), 2.0))
         self.size = problem.family.size()
 
