@@ -38,7 +38,7 @@ class Combination:
 
     def _used(self):
         used = np.flatnonzero(self.weights)
-        return [self.members[i] for i in used], self.weights[used]
+        return [self.members[i] for i in used.tolist()], self.weights[used]
 
     def gram(self, X, Z=None) -> np.ndarray:
         """Return the Gram matrix of the rows of X and Z (X itself by default)."""

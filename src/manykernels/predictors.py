@@ -83,7 +83,7 @@ class Dual:
         used = np.flatnonzero(c.weights)
         out = np.zeros((len(c), X.shape[0], self.A.shape[1]))
         if len(self.A):
-            out[used] = c.family.apply(X, self.rows, self.A, [c.members[i] for i in used])
+            out[used] = c.family.apply(X, self.rows, self.A, [c.members[i] for i in used.tolist()])
         return out * c.weights[:, None, None]
 
     def shifted(self, offset) -> Dual:
@@ -115,7 +115,7 @@ class Primal:
 
     def _members(self):
         used = np.flatnonzero(self.combination.weights)
-        members = [self.combination.members[i] for i in used]
+        members = [self.combination.members[i] for i in used.tolist()]
         family: Any = self.combination.family
         return used, members, family
 

@@ -144,7 +144,7 @@ class Problem:
     scale: Scale
     loss: Loss
     C: float = 1.0
-    sample_weight: np.ndarray = field(default=None)  # type: ignore[assignment]  # ones, once the rows are known
+    sample_weight: np.ndarray = field(default=None)  # type: ignore[arg-type]  # ones, once the rows are known
 
     def __post_init__(self):
         if self.sample_weight is None:

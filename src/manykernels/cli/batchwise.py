@@ -60,7 +60,7 @@ def _moments(source: Source) -> tuple[np.ndarray, np.ndarray]:
         square = square + ((X - m) ** 2).sum(axis=0) + shift**2 * n * k / (n + k)
         mean, n = mean + shift * k / (n + k), n + k
         top = np.maximum(top, np.abs(X).max(axis=0))
-    return np.asarray(mean), scale_of(np.sqrt(square / max(n, 1)), top)
+    return np.asarray(mean), scale_of(np.sqrt(square / max(n, 1)), np.asarray(top))
 
 
 def _score(model, test: Source, target: str, classify: bool) -> dict[str, Any] | None:

@@ -306,8 +306,8 @@ class FeatureSpace(Space):
                 M[i, :, j, :] -= block
                 if j < i:
                     M[j, :, i, :] -= block
-        M = M.reshape(c * k, c * k)
-        solve = factored(M, float(np.diagonal(M).max()))
+        square = M.reshape(c * k, c * k)
+        solve = factored(square, float(np.diagonal(square).max()))
         return lambda R: solve(R.T.ravel()).reshape(c, k).T
 
     def face(self, support: np.ndarray, tau: float) -> Solve:

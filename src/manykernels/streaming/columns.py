@@ -57,7 +57,7 @@ def matrix(columns: Sequence[Any], names: Sequence[str]) -> np.ndarray:
     for name, values in zip(names, arrays, strict=True):
         if values.dtype.kind not in "biuf" or values.ndim != 1:
             raise not_numbers(name, "text" if values.dtype.kind in "OUT" else str(values.dtype))
-    X = np.empty((len(arrays[0]), len(arrays)), dtype=float_type([a.dtype for a in arrays]))
+    X: np.ndarray = np.empty((len(arrays[0]), len(arrays)), dtype=float_type([a.dtype for a in arrays]))
     for j, values in enumerate(arrays):
         X[:, j] = values
     return X

@@ -76,7 +76,7 @@ class HeldOut:
         for unit, rows in enumerate(source.unit_rows()):
             for first in range(0, rows or 0, 2**20):
                 out = self.chosen(keys_of(unit, first, min(2**20, (rows or 0) - first)))
-                total += int(np.count_nonzero(out))
+                total += 0 if out is None else int(np.count_nonzero(out))
         return total
 
 

@@ -368,7 +368,7 @@ class File:
 
     def read(self, out: np.ndarray, first: int) -> None:
         """Fill an array from a byte on."""
-        view, done = memoryview(out.reshape(-1).view(np.uint8)), 0
+        view, done = out.reshape(-1).view(np.uint8).data, 0
         while done < len(view):
             count = os.preadv(self.handle, [view[done:]], first + done)
             if count == 0:
@@ -377,7 +377,7 @@ class File:
 
     def write(self, values: np.ndarray, first: int) -> None:
         """Write an array from a byte on."""
-        view, done = memoryview(values.reshape(-1).view(np.uint8)), 0
+        view, done = values.reshape(-1).view(np.uint8).data, 0
         while done < len(view):
             done += os.pwrite(self.handle, view[done:], first + done)
 

@@ -48,7 +48,8 @@ class SweepRun(StreamRun):
         self.plan: Plan | None = None
         self.sweeps: Sweeps | None = None
         self.held_out: Problem | None = None
-        self.targets = self.weight = 0.0
+        self.targets: np.ndarray = np.zeros(1)
+        self.weight = 0.0
 
     # -- the loop --------------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class SweepRun(StreamRun):
         grids = [m.grids(0, int(b)) for m, b in zip(maps, self.plan.blocks, strict=True) if m.sparse]
         kept = {"keep_rows": any(not m.sparse for m in maps), "scratch": self.scratch}
         store = RowStore(grids, **kept, n_rows=stream.n_rows, sizes=self.sizes)
-        self.targets = self.weight = 0.0
+        self.targets, self.weight = np.zeros(1), 0.0
         try:
             for batch in stream.epoch(0):  # the same order after a resume
                 s = batch.sample_weight

@@ -154,7 +154,7 @@ class Passes:
             loop.add_gains(T, none, self._gains(rows, waiting.rows, waiting.change), 0)
         K = self.values.stack(rows, rows, self.precision)
         coef, lag = self._steps(K, T, none, order, rows, rule)
-        change = np.hstack([coef - self.coef[rows], lag - self.lag[rows]]).astype(self.precision)
+        change: np.ndarray = np.hstack([coef - self.coef[rows], lag - self.lag[rows]]).astype(self.precision)
         self.coef[rows], self.lag[rows] = coef, lag
         moved = change.any(axis=1)
         waiting.add(rows[moved], change[moved])

@@ -192,7 +192,7 @@ class TriplyStochastic(StreamingSolver):
 
     def memory_stream(self, problem):
         """Return the rows in another random order in every epoch; a share of those with weight is held out."""
-        share = self.held_out_share(np.count_nonzero(problem.sample_weight))
+        share = self.held_out_share(int(np.count_nonzero(problem.sample_weight)))
         seed = seed_of(self.random_state)
         return MemoryStream(problem, self.rows_at_once, seed, shuffle=True, share=share, first_rows=JUDGED)
 
@@ -289,7 +289,8 @@ class TriplyStochastic(StreamingSolver):
         blocks, intercept = now.kept(averaged=not self.faithful)
         predictor = self._predictor(now, blocks, intercept, problem)
         objective = self._judge(now, predictor, problem) + self._penalty(now, blocks, intercept, problem)
-        n_kernels = int(np.count_nonzero(predictor.combination.norms))
+        norms = predictor.combination.norms
+        n_kernels = 0 if norms is None else int(np.count_nonzero(norms))
         return Result(
             predictor=predictor,
             combination=predictor.combination,

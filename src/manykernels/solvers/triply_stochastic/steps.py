@@ -78,7 +78,7 @@ class Steps:
         self._orders: tuple[int, np.ndarray] = (-1, np.zeros(0))
         # What compiled loops take is contiguous and can be written to: they are compiled anew for anything else.
         self.Y, self.s = (
-            np.require(v, dtype=np.float64, requirements="CW") for v in (batch.Y, batch.sample_weight)
+            np.require(v, dtype=np.float64, requirements=["C", "W"]) for v in (batch.Y, batch.sample_weight)
         )
         self.size = solver.rows_of_step(state.n_rows)
         self.F, self.S = np.zeros((2, min(self.size, batch.n_rows), self.layout.W.shape[1]), dtype=np.float32)
