@@ -297,7 +297,7 @@ def test_an_interrupt_keeps_the_checkpoint(tmp_path):
 
     model = MKLRegressor(kernels=KERNELS, solver=plain())
     with pytest.warns(ConvergenceWarning, match="Interrupted in sweep"):
-        model.fit(X, Y, checkpoint=Checkpoint(path, pause=0.0, share=0.0), on_iteration=stop)
+        model.fit(X, Y, checkpoint=Checkpoint(path, pause=0.0, times=0.0), on_iteration=stop)
     assert path.exists() and model.result_.interrupted
     model.fit(X, Y, checkpoint=path)
     assert_array_equal(coefficients(model.result_), coefficients(whole.result_))

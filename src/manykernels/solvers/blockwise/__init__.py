@@ -26,7 +26,7 @@ BATCH_ROWS = 65_536
 LOOK_ROWS = 20_000
 #: Below this many rows a fifth is held out first, and the model is fitted again on all rows; else a share, and at most
 #: so many.
-FEW_ROWS, SHARE, MOST_HELD_OUT = 20_000, 0.02, 10_000
+TWICE_ROWS, SHARE, MOST_HELD_OUT = 20_000, 0.02, 10_000
 
 
 def _is_table_size(value: Any) -> bool:
@@ -155,7 +155,7 @@ class Blockwise(StreamingSolver):
             return float(self.validation_fraction)
         if n_rows is None:
             return SHARE
-        return 0.0 if n_rows < FEW_ROWS else min(SHARE, MOST_HELD_OUT / n_rows)
+        return 0.0 if n_rows < TWICE_ROWS else min(SHARE, MOST_HELD_OUT / n_rows)
 
     def memory_stream(self, problem):
         """Return the rows in their order, with a random sample of them."""

@@ -25,7 +25,7 @@ from ...problem import Problem, Result, Trace
 from ...streaming.stream import MemoryStream
 from ..base import StreamingSolver, generator
 from ..log import Progress
-from ..verdict import ENOUGH, NOTHING, Verdict, best_constant, compare
+from ..verdict import ENOUGH, NO_LOSS, Verdict, best_constant, compare
 from .state import FeatureState, closed_form
 from .steps import Steps
 
@@ -34,7 +34,7 @@ BATCH_ROWS = 16384
 #: Rows of a step by default, and the fewest; where there are few rows, so that an epoch has so many steps.
 STEP_ROWS, FEWEST_STEP_ROWS, FEWEST_STEPS = 128, 8, 16
 #: Most rows on which the objective is computed.
-JUDGED = 8192
+OBJECTIVE_ROWS = 8192
 #: Rows below which none are held out by default; of more, this share, though ENOUGH, and at most MOST of them.
 FEW, SHARE, MOST = 4000, 0.02, 8192
 #: Epochs without a lower loss on the rows held out after which none follow: these, and half of all there were. Steps
@@ -194,7 +194,9 @@ class TriplyStochastic(StreamingSolver):
         """Return the rows in another random order in every epoch; a share of those with weight is held out."""
         share = self.held_out_share(np.count_nonzero(problem.sample_weight))
         seed = seed_of(self.random_state)
-        return MemoryStream(problem, self.rows_at_once, seed, shuffle=True, share=share, first_rows=JUDGED)
+        return MemoryStream(
+            problem, self.rows_at_once, seed, shuffle=True, share=share, first_rows=OBJECTIVE_ROWS
+        )
 
     @property
     def rows_at_once(self) -> int:
@@ -333,13 +335,13 @@ class TriplyStochastic(StreamingSolver):
             return compare(problem.loss, problem.Y, F, b, problem.sample_weight)
 
     def _judge(self, state: FeatureState, predictor: RandomFeature, problem: Problem) -> float:
-        """Return the mean loss on at most JUDGED rows; warn if the best constant is as good on rows that tell.
+        """Return the mean loss on at most OBJECTIVE_ROWS rows; warn if the best constant is as good on rows that tell.
 
         Those are the rows held out, else new ones before their steps where rows come once, else training rows.
         """
-        some = problem.rows(np.unique(np.linspace(0, problem.n_rows - 1, JUDGED).astype(int)))
+        some = problem.rows(np.unique(np.linspace(0, problem.n_rows - 1, OBJECTIVE_ROWS).astype(int)))
         trained, fresh = self._compare(state, predictor, some), state.fresh.sum(axis=0)
-        name, least = type(self).__name__, NOTHING * state.zero_loss / max(state.rows, 1)
+        name, least = type(self).__name__, NO_LOSS * state.zero_loss / max(state.rows, 1)
         if state.held[0]:
             verdict = Verdict.of(state.held)
             # The best of several epochs may be better by chance; two standard errors are seldom chance.

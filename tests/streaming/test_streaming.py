@@ -24,7 +24,7 @@ from manykernels.streaming.sources import uniform
 from manykernels.streaming.stream import HeldOut, MemoryStream, RowReport, rebatched, shuffled
 from manykernels.streaming.survey import Sample
 
-from .streaming_ridge import OrderedRidge
+from ..streaming_ridge import OrderedRidge
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import csv, dataset, feather, parquet  # noqa: E402
