@@ -187,7 +187,7 @@ class Streamed:
         """Survey the targets, draw the first sample, and settle everything but the rows."""
         solver = self._streaming_solver(seed)
         found, sample = self._look(source, solver, classes, seed)
-        held = HeldOut(solver.held_out_share(found.n_rows), found.n_rows, seed)
+        held = HeldOut(solver.held_out_share(found.n_rows), found.n_rows, seed, source.row_keys())
         out = held.start().chosen(sample.keys)
         sample = sample if out is None or out.all() else sample.take(~out)
         problem = self._first_problem(source, sample, found, solver)

@@ -74,7 +74,7 @@ class Blockwise(StreamingSolver):
         Share of the rows that only judge: they calibrate ``predict_proba`` and tell whether the model is better than
         the mean, with a warning if it is not. ``"auto"``: 2 % and at most 10,000 rows; below 20,000 rows a fifth, and
         the model is fitted again on all rows afterwards. 0: no probabilities, no warning. Rows held out are no part of
-        ``objective_``, and are chosen by a hash of their place and the seed: nearly that share, and at most 20,000.
+        ``objective_``; a hash of their place and the seed tells which, and they are at most 20,000.
     sample : int
         Rows that bandwidths are learned on.
     random_state : int, Generator or None

@@ -82,9 +82,9 @@ class TriplyStochastic(StreamingSolver):
         Share of the rows that ``fit`` holds out: they take part in no step and not in the objective. The epoch with
         the lowest loss on them is kept, none follow when ten, and half of all, have not lowered it, and a result
         that is no better there than the best constant brings a warning. 0 holds none out, and the warning is about
-        training rows; "auto" does so below 4000 rows, and else takes 2 % of them, some 256 at least and 8192 at most.
-        Rows are chosen by a hash of their place and the seed: nearly that share, and at most some 20,000. With
-        ``partial_fit`` the rows of a batch count before their own steps, and none are held out.
+        training rows; "auto" does so below 4000 rows, and else takes 2 % of them, at least 256 and at most 8192.
+        A hash of their place and the seed tells which, and they are at most 20,000. With ``partial_fit`` the rows of a
+        batch count before their own steps, and none are held out.
     random_state : int, RandomState, Generator or None
 
     Notes
