@@ -273,6 +273,7 @@ class SourceStream(Stream):
         self._source, self._check, self._encode, self._source_rows = source, check, encode, n_rows
         self._seed, self._held, self._say, self._seconds = seed, held_out, say, report_seconds
         self._found: Problem | None = None
+        self._looked = False
 
     def epoch(self, number: int) -> Iterator[Problem]:
         """Yield the batches of an epoch, counted from 0, whichever were read before."""
@@ -295,20 +296,22 @@ class SourceStream(Stream):
             if out is None:
                 yield self._check(chunk)
                 continue
-            if self._found is None and out.any():
+            if not self._looked and out.any():
                 kept.append(chunk.take(out))
             if not out.all():
                 yield self._check(chunk.take(~out))
         self._keep(kept)
 
     def _keep(self, chunks: list[Chunk]) -> None:
-        if self._found is None and chunks:
+        """Take notice of the rows held out, after a whole pass."""
+        if not self._looked and chunks:
             self._found = self._encode(self._check(in_order(chunks, "the held-out rows")))
+        self._looked = True
 
     @property
     def held_out(self) -> Problem | None:
         """The rows that are in no epoch; collected in the first one, or in a pass of their own if asked for before."""
-        if self.share > 0 and self._found is None:
+        if self.share > 0 and not self._looked:
             held, kept = self._held.start(), []
             for chunk in self._source.chunks():
                 out = held.chosen(chunk.keys)
@@ -321,7 +324,7 @@ class SourceStream(Stream):
         """Return the same rows, this share of which is held out; `first` stays."""
         other = copy.copy(self)
         other._held = HeldOut(share, self._source_rows, self._held.seed, self._source.row_keys())
-        other.share, other._found = other._held.below, None
+        other.share, other._found, other._looked = other._held.below, None, False
         other.n_rows = None if self._source_rows is None else self._source_rows - other._held.count
         return other
 
