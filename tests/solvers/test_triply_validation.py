@@ -200,8 +200,7 @@ def test_to_the_letter_the_last_epoch_is_kept_but_a_warning_given():
 # -- the warning ---------------------------------------------------------------------------------------------
 
 
-# Within two standard errors: one fit of noise in twenty or so is better by chance, as that of seed 1.
-@pytest.mark.parametrize("seed", [0, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_fit_of_noise_warns_with_the_figures(seed):
     rng = np.random.default_rng(seed)
     rows, labels = rng.standard_normal((5000, 4)), rng.integers(3, size=5000)
