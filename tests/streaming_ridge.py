@@ -80,6 +80,6 @@ def fit_job(checkpoint, kill_at=None):
     solver = OrderedRidge(epochs=3, batch_size=50)
     return (
         MKLRegressor(Products(degree=1), solver=solver, random_state=0)
-        .fit(X, y, checkpoint=Checkpoint(checkpoint, pause=0.0, share=0.0))
+        .fit(X, y, checkpoint=Checkpoint(checkpoint, pause=0.0, times=0.0))
         .result_.predictor.W
     )

@@ -42,6 +42,21 @@ def test_import_brings_in_nothing_optional():
         assert name not in loaded
 
 
+def test_a_fit_of_rows_in_memory_needs_no_code_for_files():
+    code = """
+        import sys
+        import numpy as np
+        from manykernels import MKLRegressor
+        from manykernels.kernels import Laplacian
+        X = np.random.default_rng(0).random((50, 2))
+        MKLRegressor([Laplacian(1.0)], solver="blockwise").fit(X, X[:, 0]).predict(X)
+        print(*sys.modules)
+    """
+    loaded = run(code).split()
+    assert "manykernels.streaming.stream" in loaded
+    assert not {"manykernels.streaming.arrow", "manykernels.streaming.files"} & set(loaded)
+
+
 @pytest.mark.slow  # ten imports; a clock, so it wants a quiet machine
 def test_import_costs_little_more_than_scikit_learn_and_numba(tmp_path):
     code = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from manykernels.features import order_of_neighbours
 from manykernels.solvers.bandwidth_learning import steps as bandwidth_steps
-from manykernels.solvers.bandwidth_learning.steps import GROUP_ROWS, STRETCH, learn_bandwidths
+from manykernels.solvers.bandwidth_learning.steps import GROUP_ROWS, MOST_TIMES, learn_bandwidths
 
 
 def rows(n, seed=0):
@@ -60,7 +60,7 @@ def test_a_group_of_few_different_rows_does_not_grow_without_end():
     order = np.lexsort(Z.T)
     X, targets = bandwidth_steps._merged(Z, Z[:, :1].astype(float), order, 9_990)
     assert 1 <= len(X) <= 8 and len(targets) == len(X)
-    assert STRETCH * GROUP_ROWS < 10_000
+    assert MOST_TIMES * GROUP_ROWS < 10_000
 
 
 def test_groups_lie_within_the_rows_and_cover_few_ones_as_one():

@@ -96,7 +96,7 @@ def test_other_shares_are_refused(share):
 def test_rows_held_out_are_in_no_epoch():
     stream = small().memory_stream(problem_of(SIGNAL))
     held = stream.held_out.n_rows
-    assert 180 < held < 330  # 256 ± 4.7 deviations
+    assert held == 256
     assert stream.n_rows == stream.first.n_rows == N - held
     for k in (0, 1):
         rows = np.vstack([stream.held_out.X, *(batch.X for batch in stream.epoch(k))])
@@ -106,7 +106,7 @@ def test_rows_held_out_are_in_no_epoch():
 def test_a_stream_in_order_leaves_rows_out():
     stream = MemoryStream(problem_of(SIGNAL), 1000, share=0.1)
     out = np.isin(X[:, 0], stream.held_out.X[:, 0])
-    assert 350 < out.sum() < 530  # 440 ± 4.5 deviations
+    assert out.sum() == 440
     assert_array_equal(np.vstack([batch.X for batch in stream.epoch(0)]), X[~out])
 
 
@@ -115,7 +115,7 @@ def test_no_more_than_20000_rows_are_held_out():
     family = Finite([RBF(0.5)]).resolve(1)
     problem = Problem(rows, rows, family, Scale.fit(family, rows, None), get_loss("squared"))
     held = MemoryStream(problem, 1000, share=0.5).held_out.n_rows
-    assert abs(held - 20_000) < 600  # 4.7 deviations
+    assert held == 20_000
 
 
 def test_as_many_rows_with_weight_are_held_out_as_there_would_be_without_the_others():
@@ -200,8 +200,7 @@ def test_to_the_letter_the_last_epoch_is_kept_but_a_warning_given():
 # -- the warning ---------------------------------------------------------------------------------------------
 
 
-# Within two standard errors: one fit of noise in twenty or so is better by chance, as that of seed 1.
-@pytest.mark.parametrize("seed", [0, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_fit_of_noise_warns_with_the_figures(seed):
     rng = np.random.default_rng(seed)
     rows, labels = rng.standard_normal((5000, 4)), rng.integers(3, size=5000)

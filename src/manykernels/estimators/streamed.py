@@ -184,7 +184,8 @@ class Opening:
     def stream(self) -> Stream:
         """Return the stream."""
         found, sample = self._look()
-        held = HeldOut(self.solver.held_out_share(found.n_rows), found.n_rows, self.seed)
+        share = self.solver.held_out_share(found.n_rows)
+        held = HeldOut(share, found.n_rows, self.seed, self.source.row_keys())
         out = held.start().chosen(sample.keys)
         sample = sample if out is None or out.all() else sample.take(~out)
         problem = self._first_problem(sample, found)

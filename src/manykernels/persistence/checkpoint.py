@@ -27,7 +27,7 @@ VERSION = 1
 #: A state is made and written when this many seconds have gone by since the last one, and
 PAUSE = 5.0
 #: this many times the seconds that the last one took.
-SHARE = 20.0
+TIMES = 20.0
 
 
 class Checkpoint:
@@ -38,12 +38,12 @@ class Checkpoint:
     path : path of the file; an existing one is opened, and one that cannot be written to refused
     pause : float
         Least number of seconds between two states.
-    share : float
+    times : float
         The same as a multiple of the seconds that the last state took to be made and written.
     """
 
-    def __init__(self, path, *, pause: float = PAUSE, share: float = SHARE):
-        self.pause, self.share = pause, share
+    def __init__(self, path, *, pause: float = PAUSE, times: float = TIMES):
+        self.pause, self.times = pause, times
         self.path = os.path.realpath(path)
         folder, name = os.path.split(self.path)
         if not os.path.isdir(folder):
@@ -100,7 +100,7 @@ class Checkpoint:
             return
         self.write(make())
         ended = time.monotonic()
-        self._next = ended + max(self.pause, self.share * (ended - started))
+        self._next = ended + max(self.pause, self.times * (ended - started))
 
     def write(self, state: Mapping[str, np.ndarray]) -> None:
         """Write the state."""

@@ -23,7 +23,7 @@ State = dict[str, np.ndarray]
 Save = Callable[[Callable[[], State]], Any]
 
 #: What the loop adds to a state: the epochs' steps; and a run over batches: epochs and batches done.
-STEPS, POSITION = "stream_steps", "stream_position"
+STEPS_KEY, POSITION_KEY = "stream_steps", "stream_position"
 
 
 class StreamRun(ABC):
@@ -76,7 +76,7 @@ def run_to_end(
 
     def state() -> State:
         steps = [(s.objective, s.gap, s.seconds, s.n_kernels) for s in log.steps]
-        return {**run.state(), STEPS: np.array(steps, dtype=float).reshape(-1, 4)}
+        return {**run.state(), STEPS_KEY: np.array(steps, dtype=float).reshape(-1, 4)}
 
     # BLAS's own threads look for work for a while after each product, on cores that ours need.
     with closing(run), one_blas_thread():
@@ -99,9 +99,9 @@ def _step(known: Progress, log: Log) -> Step:
 def _restored(saved: State, log: Log) -> State:
     """Return the run's part of a state, and give the log its own; the clock goes on from there."""
     state = dict(saved)
-    if STEPS not in state:
+    if STEPS_KEY not in state:
         raise ValueError("resume is not a checkpoint of a stream; pass what save was given.")
-    for k, (objective, gap, seconds, kernels) in enumerate(state.pop(STEPS).tolist()):
+    for k, (objective, gap, seconds, kernels) in enumerate(state.pop(STEPS_KEY).tolist()):
         log.steps.append(Step(k + 1, objective, gap, seconds, int(kernels)))
     if log.steps:
         log.started -= log.steps[-1].seconds
@@ -117,12 +117,12 @@ class BatchRun(StreamRun):
         self.epoch = self.done = 0
 
     def resume(self, state):
-        self.epoch, self.done = (int(v) for v in state.pop(POSITION))
+        self.epoch, self.done = (int(v) for v in state.pop(POSITION_KEY))
         self.known = state
 
     def state(self):
         assert self.known is not None
-        return {**self.known, POSITION: np.array([self.epoch, self.done])}
+        return {**self.known, POSITION_KEY: np.array([self.epoch, self.done])}
 
     def kept(self):
         if self.epoch == self.done == 0:

@@ -14,7 +14,7 @@ from ..losses import Loss
 #: Rows that are enough for a verdict.
 ENOUGH = 256
 #: A constant with this share of the loss of f = 0 has met no two different targets.
-NOTHING = 1e-9
+NO_LOSS = 1e-9
 
 
 def compare(loss: Loss, Y, F, b: np.ndarray, s: np.ndarray) -> np.ndarray:

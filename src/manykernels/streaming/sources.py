@@ -124,6 +124,12 @@ class Source:
         counts = self.unit_rows()
         return None if None in counts else sum(counts)  # type: ignore[arg-type]
 
+    def row_keys(self) -> Iterator[np.ndarray]:
+        """Yield the keys of all rows, unit by unit; nothing if it takes a pass to know them."""
+        if self.n_rows is not None:
+            for unit, rows in enumerate(self.unit_rows()):
+                yield keys_of(unit, 0, rows or 0)
+
     def chunks(self, order: Iterable[int] | None = None, *, targets_only: bool = False) -> Iterator[Chunk]:
         """Yield the chunks of the units in this order, by default that of the source."""
         for unit in range(len(self.unit_rows())) if order is None else order:

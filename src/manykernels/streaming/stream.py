@@ -26,6 +26,8 @@ ROW_ORDER = 2**31 - 1
 FIRST_ROWS = 8192
 #: Most rows that are held out.
 HELD_OUT_ROWS = 20_000
+#: Rows up to which the share that is held out is exact, to the row.
+EXACT_ROWS = 2**20
 #: Most rows, and most bytes, of the buffer in which rows are shuffled.
 BUFFER_ROWS, BUFFER_BYTES = 65_536, 2**26
 #: Seconds between two lines of progress.
@@ -44,15 +46,46 @@ class HeldOut:
     n_rows : int or None
         Of how many; if nobody knows, the first ones with a small hash are taken, up to `most`.
     seed : int
+    keys : iterable of arrays
+        The keys of all rows, if they are known: of few rows, as many as the share says are then held out, to the row.
     most : int
         Most rows that are held out, whatever the share.
+
+    Attributes
+    ----------
+    below : float
+        What hashes are compared with; 0: none are held out.
+    count : int
+        How many rows are held out of those whose keys are known.
     """
 
-    def __init__(self, share: float, n_rows: int | None, seed: int, most: int = HELD_OUT_ROWS):
-        self.share, self.seed = share, seed
-        self._limit = most if n_rows is None else None
+    def __init__(
+        self,
+        share: float,
+        n_rows: int | None,
+        seed: int,
+        keys: Iterable[np.ndarray] = (),
+        most: int = HELD_OUT_ROWS,
+    ):
+        self.below, self.seed, self.count = share, seed, 0
+        self._left = most if n_rows is None else None
         if n_rows is not None and share > 0:
-            self.share = min(share, most / n_rows)
+            self.below = min(share, most / n_rows)
+            hashes: Iterable[np.ndarray] = map(self._hash, keys)
+            if n_rows <= EXACT_ROWS:
+                hashes = self._settled(list(hashes))
+            self.count = sum(int(np.count_nonzero(some < self.below)) for some in hashes)
+
+    def _settled(self, hashes: list[np.ndarray]) -> list[np.ndarray]:
+        """Move the limit to where the count is that of the share, one row at least taking part."""
+        known = np.sort(np.concatenate([*hashes, np.zeros(0)]))
+        if len(known):
+            count = min(round(self.below * len(known)), len(known) - 1)
+            self.below = float(known[count]) if count else 0.0
+        return hashes
+
+    def _hash(self, keys: np.ndarray) -> np.ndarray:
+        return uniform(keys, self.seed ^ 0x5EED)
 
     def start(self) -> HeldOut:
         """Return the same choice, for another pass."""
@@ -60,24 +93,13 @@ class HeldOut:
 
     def chosen(self, keys: np.ndarray) -> np.ndarray | None:
         """Return which rows of a pass, by their keys, are held out; None for none at all."""
-        if self.share == 0:
+        if self.below == 0:
             return None
-        out = uniform(keys, self.seed ^ 0x5EED) < self.share
-        if self._limit is not None:  # the length is unknown: the first so many
-            out &= np.cumsum(out) <= self._limit
-            self._limit -= int(out.sum())
+        out = self._hash(keys) < self.below
+        if self._left is not None:  # the length is unknown: the first so many
+            out &= np.cumsum(out) <= self._left
+            self._left -= int(out.sum())
         return out
-
-    def count(self, source: Source) -> int:
-        """Return how many rows are held out of a source of known length."""
-        if self.share == 0 or source.n_rows is None:
-            return 0
-        total = 0
-        for unit, rows in enumerate(source.unit_rows()):
-            for first in range(0, rows or 0, 2**20):
-                out = self.chosen(keys_of(unit, first, min(2**20, (rows or 0) - first)))
-                total += 0 if out is None else int(np.count_nonzero(out))
-        return total
 
 
 class Stream:
@@ -149,13 +171,9 @@ class MemoryStream(Stream):
 
     @cached_property
     def _out(self) -> np.ndarray | None:
-        """Which rows are held out; None for none. At least one takes part."""
-        n = self.problem.n_rows
-        keys = keys_of(0, 0, n)
-        out = HeldOut(self.share, n, self.seed).chosen(keys)
-        if out is not None and out.all():
-            out[np.argmax(uniform(keys, self.seed))] = False
-        return out if out is not None and out.any() else None
+        """Which rows are held out; None for none."""
+        keys = keys_of(0, 0, self.problem.n_rows)
+        return HeldOut(self.share, len(keys), self.seed, [keys]).chosen(keys)
 
     @cached_property
     def _taken(self) -> np.ndarray | None:
@@ -250,11 +268,12 @@ class SourceStream(Stream):
         say: Callable[[str], None] | None = None,
         report_seconds: float = REPORT_SECONDS,
     ):
-        self.first, self.batch_size, self.share = first, batch_size, held_out.share
-        self.n_rows = None if n_rows is None else n_rows - held_out.count(source)
+        self.first, self.batch_size, self.share = first, batch_size, held_out.below
+        self.n_rows = None if n_rows is None else n_rows - held_out.count
         self._source, self._check, self._encode, self._source_rows = source, check, encode, n_rows
         self._seed, self._held, self._say, self._seconds = seed, held_out, say, report_seconds
         self._found: Problem | None = None
+        self._looked = False
 
     def epoch(self, number: int) -> Iterator[Problem]:
         """Yield the batches of an epoch, counted from 0, whichever were read before."""
@@ -277,20 +296,22 @@ class SourceStream(Stream):
             if out is None:
                 yield self._check(chunk)
                 continue
-            if self._found is None and out.any():
+            if not self._looked and out.any():
                 kept.append(chunk.take(out))
             if not out.all():
                 yield self._check(chunk.take(~out))
         self._keep(kept)
 
     def _keep(self, chunks: list[Chunk]) -> None:
-        if self._found is None and chunks:
+        """Take notice of the rows held out, after a whole pass."""
+        if not self._looked and chunks:
             self._found = self._encode(self._check(in_order(chunks, "the held-out rows")))
+        self._looked = True
 
     @property
     def held_out(self) -> Problem | None:
         """The rows that are in no epoch; collected in the first one, or in a pass of their own if asked for before."""
-        if self.share > 0 and self._found is None:
+        if self.share > 0 and not self._looked:
             held, kept = self._held.start(), []
             for chunk in self._source.chunks():
                 out = held.chosen(chunk.keys)
@@ -302,10 +323,9 @@ class SourceStream(Stream):
     def holding_out(self, share: float) -> SourceStream:
         """Return the same rows, this share of which is held out; `first` stays."""
         other = copy.copy(self)
-        n_rows = self._source_rows
-        other._held = HeldOut(share, n_rows, self._held.seed)
-        other.share, other._found = other._held.share, None
-        other.n_rows = None if n_rows is None else n_rows - other._held.count(self._source)
+        other._held = HeldOut(share, self._source_rows, self._held.seed, self._source.row_keys())
+        other.share, other._found, other._looked = other._held.below, None, False
+        other.n_rows = None if self._source_rows is None else self._source_rows - other._held.count
         return other
 
 

@@ -40,6 +40,9 @@ class View(Source):
     def unit_rows(self):
         return self.inner.unit_rows()
 
+    def row_keys(self):
+        return self.inner.row_keys()
+
     def read(self, unit, *, targets_only=False):
         self.inner.numeric_targets = self.numeric_targets
         return map(self._view, self.inner.read(unit, targets_only=targets_only))
@@ -82,6 +85,9 @@ class Part(View):
     def unit_rows(self):
         counts = enumerate(self.inner.unit_rows())
         return [None if n is None else int(self._mine(keys_of(u, 0, n)).sum()) for u, n in counts]
+
+    def row_keys(self):
+        return (keys[self._mine(keys)] for keys in self.inner.row_keys())
 
     def _mine(self, keys):
         return (uniform(keys, self.seed) < self.share) != self.others

@@ -13,7 +13,7 @@ from ...kernels._distances import add_l1_moments, l1_distances
 #: Rows of a block of pairs.
 PAIR_ROWS = 128
 #: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
-LANES = 8
+PADDED = 8
 
 
 def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
@@ -30,7 +30,7 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
         Logarithms of the bandwidths, and of λ.
     """
     n, d = Z.shape
-    scaled = np.zeros((n, -(-d // LANES) * LANES), dtype=np.float32)
+    scaled = np.zeros((n, -(-d // PADDED) * PADDED), dtype=np.float32)
     scaled[:, :d] = Z * np.exp(-t[:-1]).astype(np.float32)
     K = _gram(statistic, scaled)
     lam = math.exp(t[-1])

@@ -21,11 +21,11 @@ from .error import leave_one_out
 #: Adam: steps, and the largest change of a log bandwidth in one.
 STEPS, RATE = 40, 0.15
 #: Rows of a group, and the groups of a step; twice as many where there are few rows, as gradients are noisy there.
-GROUP_ROWS, GROUPS, FEW_ROWS = 200, 8, 20_000
+GROUP_ROWS, GROUPS, NOISY_ROWS = 200, 8, 20_000
 #: Steps after which neighbours are looked for anew, by the bandwidths that have been learned meanwhile.
 REGROUP = 8
 #: A group with many equal rows gets up to so many times the rows.
-STRETCH = 8
+MOST_TIMES = 8
 #: The ridge λ = 1/C that it starts from, and how far that can go.
 NOISE, NOISE_RANGE = 0.1, (1e-4, 1e2)
 
@@ -79,7 +79,9 @@ def _places(n: int, rng) -> list[int]:
     free = n - GROUP_ROWS
     if free <= 0:
         return [0]
-    count = GROUPS if n >= FEW_ROWS else min(2 * GROUPS, 2 * n // GROUP_ROWS)  # none need be in many of them
+    count = (
+        GROUPS if n >= NOISY_ROWS else min(2 * GROUPS, 2 * n // GROUP_ROWS)
+    )  # none need be in many of them
     return ((np.arange(count) + rng.random(count)) / count * free).astype(int).tolist()
 
 
@@ -93,7 +95,7 @@ def _merged(Z, Y, order: np.ndarray, at: int) -> tuple[np.ndarray, np.ndarray]:
         rows = order[max(0, min(at, len(order) - count)) :][:count]
         X = Z[rows]
         _, kept, which = np.unique(_words(X), return_index=True, return_inverse=True)
-        if 2 * len(kept) >= GROUP_ROWS or count >= min(len(order), STRETCH * GROUP_ROWS):
+        if 2 * len(kept) >= GROUP_ROWS or count >= min(len(order), MOST_TIMES * GROUP_ROWS):
             break
         count *= 2
     if len(kept) == len(rows):

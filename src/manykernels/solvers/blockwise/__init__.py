@@ -26,7 +26,7 @@ BATCH_ROWS = 65_536
 LOOK_ROWS = 20_000
 #: Below this many rows a fifth is held out first, and the model is fitted again on all rows; else a share, and at most
 #: so many.
-FEW_ROWS, SHARE, MOST_HELD_OUT = 20_000, 0.02, 10_000
+TWICE_ROWS, SHARE, MOST_HELD_OUT = 20_000, 0.02, 10_000
 
 
 def _is_table_size(value: Any) -> bool:
@@ -74,7 +74,7 @@ class Blockwise(StreamingSolver):
         Share of the rows that only judge: they calibrate ``predict_proba`` and tell whether the model is better than
         the mean, with a warning if it is not. ``"auto"``: 2 % and at most 10,000 rows; below 20,000 rows a fifth, and
         the model is fitted again on all rows afterwards. 0: no probabilities, no warning. Rows held out are no part of
-        ``objective_``, and are chosen by a hash of their place and the seed: nearly that share, and at most 20,000.
+        ``objective_``; a hash of their place and the seed tells which, and they are at most 20,000.
     sample : int
         Rows that bandwidths are learned on.
     random_state : int, Generator or None
@@ -155,7 +155,7 @@ class Blockwise(StreamingSolver):
             return float(self.validation_fraction)
         if n_rows is None:
             return SHARE
-        return 0.0 if n_rows < FEW_ROWS else min(SHARE, MOST_HELD_OUT / n_rows)
+        return 0.0 if n_rows < TWICE_ROWS else min(SHARE, MOST_HELD_OUT / n_rows)
 
     def memory_stream(self, problem):
         """Return the rows in their order, with a random sample of them."""

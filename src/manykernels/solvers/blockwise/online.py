@@ -38,11 +38,11 @@ BLOCK_ROWS, RECENT = 1024, 4_000
 #: Probabilities are calibrated again when there are so many times the rows of the last time.
 AGAIN = 1.2
 #: Rows after which dense features are solved for the first time, and the share of new rows that is worth another time.
-FIRST_ROWS, NEW_SHARE = 256, 0.01
+SOLVED_ROWS, NEW_SHARE = 256, 0.01
 #: Most dense features: their Gram matrix is kept.
 MOST_DENSE = 2048
 #: Rows before which a stream is not compared with the mean.
-ENOUGH = 1000
+COMPARED_ROWS = 1000
 
 
 def start(solver, problem: Problem) -> State:
@@ -225,7 +225,7 @@ def _sum_up(solver, plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
     first, seen = 0, int(state["totals"][0])
     with one_blas_thread():
         while first < len(Y):
-            last = min(len(Y), first + max(FIRST_ROWS, seen + first))
+            last = min(len(Y), first + max(SOLVED_ROWS, seen + first))
             for part in (slice(a, min(a + BLOCK_ROWS, last)) for a in range(first, last, BLOCK_ROWS)):
                 Z = _features(plan, maps, X[part])
                 F[part] = Z @ state["W"]
@@ -271,7 +271,7 @@ def _result(plan: Plan, state: State, c: int) -> Result:
     n, mass, error, power = state["totals"][:4]
     mean = state["totals"][4:] / max(mass, 1e-300)
     trivial = power / max(mass, 1e-300) - float(mean @ mean)
-    if n >= ENOUGH:
+    if n >= COMPARED_ROWS:
         Verdict(int(n), error / (2 * mass), trivial / 2, 0.0).warn("Blockwise", "new rows", REMEDY)
     calibration = state["calibration"] if len(state["calibration"]) else None
     maps = plan.maps()

@@ -1,11 +1,11 @@
 """Bandwidths, and C with them, from a first sample of the rows.
 
 Columns are measured in their standard deviations. One bandwidth per column is learned on the leave-one-out errors of
-small kernel ridge regressions among neighbours (``bandwidth_steps.py``). Then {learned, all equal} × multiple × C is
-chosen by the error of small fits on rows that they have not seen (``bandwidth_trials.py``): the best bandwidths depend
-on the number of rows, and one per column can be worse than equal ones.
+small kernel ridge regressions among neighbours (:mod:`manykernels.solvers.bandwidth_learning`). Then {learned, all
+equal} × multiple × C is chosen by the error of small fits on rows that they have not seen (``trials.py``): the best
+bandwidths depend on the number of rows, and one per column can be worse than equal ones.
 
-Which rows judge depends on their order. As a rule they come from runs of consecutive rows, here and there. Where
+Which rows judge depends on their order. As a rule they come from blocks of consecutive rows, here and there. Where
 columns (a date, say) rise or fall together with the number of the row, they are a clock: what will be predicted lies
 after the sample, so that its last rows judge, and there are more candidates, which ignore the columns that tell one
 time from another. A date explains the rows of that day very well, and no row to come.
@@ -30,10 +30,11 @@ from .trials import C_FACTOR, JUDGED, Trial, member_of, search
 
 logger = logging.getLogger("manykernels")
 
-#: Runs of consecutive rows that are judged as a whole, or not.
-RUNS = 25
-#: A column tells the time if this share of its variance lies between runs, and such columns are a clock if their ranks
-#: are correlated with the number of the row as much as this; looked at on so many rows, and not on fewer than these.
+#: Blocks of consecutive rows that are judged as a whole, or not.
+BLOCKS = 25
+#: A column tells the time if this share of its variance lies between blocks, and such columns are a clock if their
+#: ranks are correlated with the number of the row as much as this; looked at on so many rows, and not on fewer than
+#: these.
 TELLING, CLOCK, CLOCK_ROWS, FEWEST_CLOCK_ROWS = 0.5, 0.9, 20_000, 500
 
 
@@ -132,18 +133,18 @@ def columns_of_time(X, Y, rows: np.ndarray) -> np.ndarray | None:
     if len(rows) < FEWEST_CLOCK_ROWS:
         return None
     Z = dense(X[rows]).astype(float)
-    share = _between_runs(Z)
+    share = _between_blocks(Z)
     best = np.argsort(-share)[: len(rows) // 20]
     clock = _correlation(Z[:, best[share[best] > TELLING]])
     sorted_targets = max(_correlation(y[:, None]) for y in np.asarray(Y[rows]).T)
     return share > TELLING if clock > CLOCK > sorted_targets else None
 
 
-def _between_runs(Z: np.ndarray) -> np.ndarray:
-    """Return the share of every column's variance that lies between runs of consecutive rows."""
-    runs = np.array_split(Z, RUNS)
-    between = np.var([run.mean(axis=0) for run in runs], axis=0)
-    total = between + np.mean([run.var(axis=0) for run in runs], axis=0)
+def _between_blocks(Z: np.ndarray) -> np.ndarray:
+    """Return the share of every column's variance that lies between blocks of consecutive rows."""
+    blocks = np.array_split(Z, BLOCKS)
+    between = np.var([block.mean(axis=0) for block in blocks], axis=0)
+    total = between + np.mean([block.var(axis=0) for block in blocks], axis=0)
     return np.divide(between, total, out=np.zeros_like(total), where=total > 0)
 
 
@@ -160,14 +161,14 @@ def _correlation(V: np.ndarray) -> float:
 def _split(rows: np.ndarray, rng, *, ordered: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return rows to fit and rows to judge, both shuffled.
 
-    Those to judge are the last ones of rows in the order of time, and else a few runs of consecutive rows: judged at
+    Those to judge are the last ones of rows in the order of time, and else a few blocks of consecutive rows: judged at
     random, rows that resemble their neighbours would reward bandwidths that remember these.
     """
-    runs = np.array_split(rows, RUNS)
-    count = round(JUDGED * RUNS)
-    out = np.arange(RUNS - count, RUNS) if ordered else rng.choice(RUNS, count, replace=False)
-    judged = np.concatenate([runs[i] for i in out])
-    kept = np.concatenate([run for i, run in enumerate(runs) if i not in out])
+    blocks = np.array_split(rows, BLOCKS)
+    count = round(JUDGED * BLOCKS)
+    out = np.arange(BLOCKS - count, BLOCKS) if ordered else rng.choice(BLOCKS, count, replace=False)
+    judged = np.concatenate([blocks[i] for i in out])
+    kept = np.concatenate([block for i, block in enumerate(blocks) if i not in out])
     if not len(kept) or not len(judged):
         return rows, rows
     return rng.permutation(kept), rng.permutation(judged)

@@ -28,7 +28,7 @@ logger = logging.getLogger("manykernels")
 
 #: Features of the small fits, rows of a first and of a second round, and the most with dense features.
 TRIAL_GRIDS, TRIAL_FEATURES = 64, 1024
-FEW_ROWS, TRIAL_ROWS, DENSE_ROWS = 20_000, 80_000, 20_000
+ROUGH_ROWS, TRIAL_ROWS, DENSE_ROWS = 20_000, 80_000, 20_000
 #: Along which their rows are summed up, so that two threads can.
 LANES = 2
 #: Share of the sample that the small fits are judged on.
@@ -105,7 +105,7 @@ def search(
     n_rows : int or None
         Rows of the fit to come.
     """
-    few = trial(FEW_ROWS, None)
+    few = trial(ROUGH_ROWS, None)
     begin = FIRST_BANDWIDTH, FIRST_C
     tried = map_in_threads(lambda item: _descend_from(few, *item, *begin, 2, tune_C), shapes.items())
     best = min(tried, key=lambda found: found.error)

@@ -25,7 +25,7 @@ from ...problem import Problem, Result, Trace
 from ...streaming.stream import MemoryStream
 from ..base import StreamingSolver, generator
 from ..log import Progress
-from ..verdict import ENOUGH, NOTHING, Verdict, best_constant, compare
+from ..verdict import ENOUGH, NO_LOSS, Verdict, best_constant, compare
 from .state import FeatureState, closed_form
 from .steps import Steps
 
@@ -34,7 +34,7 @@ BATCH_ROWS = 16384
 #: Rows of a step by default, and the fewest; where there are few rows, so that an epoch has so many steps.
 STEP_ROWS, FEWEST_STEP_ROWS, FEWEST_STEPS = 128, 8, 16
 #: Most rows on which the objective is computed.
-JUDGED = 8192
+OBJECTIVE_ROWS = 8192
 #: Rows below which none are held out by default; of more, this share, though ENOUGH, and at most MOST of them.
 FEW, SHARE, MOST = 4000, 0.02, 8192
 #: Epochs without a lower loss on the rows held out after which none follow: these, and half of all there were. Steps
@@ -82,9 +82,9 @@ class TriplyStochastic(StreamingSolver):
         Share of the rows that ``fit`` holds out: they take part in no step and not in the objective. The epoch with
         the lowest loss on them is kept, none follow when ten, and half of all, have not lowered it, and a result
         that is no better there than the best constant brings a warning. 0 holds none out, and the warning is about
-        training rows; "auto" does so below 4000 rows, and else takes 2 % of them, some 256 at least and 8192 at most.
-        Rows are chosen by a hash of their place and the seed: nearly that share, and at most some 20,000. With
-        ``partial_fit`` the rows of a batch count before their own steps, and none are held out.
+        training rows; "auto" does so below 4000 rows, and else takes 2 % of them, at least 256 and at most 8192.
+        A hash of their place and the seed tells which, and they are at most 20,000. With ``partial_fit`` the rows of a
+        batch count before their own steps, and none are held out.
     random_state : int, RandomState, Generator or None
 
     Notes
@@ -194,7 +194,9 @@ class TriplyStochastic(StreamingSolver):
         """Return the rows in another random order in every epoch; a share of those with weight is held out."""
         share = self.held_out_share(int(np.count_nonzero(problem.sample_weight)))
         seed = seed_of(self.random_state)
-        return MemoryStream(problem, self.rows_at_once, seed, shuffle=True, share=share, first_rows=JUDGED)
+        return MemoryStream(
+            problem, self.rows_at_once, seed, shuffle=True, share=share, first_rows=OBJECTIVE_ROWS
+        )
 
     @property
     def rows_at_once(self) -> int:
@@ -334,13 +336,13 @@ class TriplyStochastic(StreamingSolver):
             return compare(problem.loss, problem.Y, F, b, problem.sample_weight)
 
     def _judge(self, state: FeatureState, predictor: RandomFeature, problem: Problem) -> float:
-        """Return the mean loss on at most JUDGED rows; warn if the best constant is as good on rows that tell.
+        """Return the mean loss on at most OBJECTIVE_ROWS rows; warn if the best constant is as good on rows that tell.
 
         Those are the rows held out, else new ones before their steps where rows come once, else training rows.
         """
-        some = problem.rows(np.unique(np.linspace(0, problem.n_rows - 1, JUDGED).astype(int)))
+        some = problem.rows(np.unique(np.linspace(0, problem.n_rows - 1, OBJECTIVE_ROWS).astype(int)))
         trained, fresh = self._compare(state, predictor, some), state.fresh.sum(axis=0)
-        name, least = type(self).__name__, NOTHING * state.zero_loss / max(state.rows, 1)
+        name, least = type(self).__name__, NO_LOSS * state.zero_loss / max(state.rows, 1)
         if state.held[0]:
             verdict = Verdict.of(state.held)
             # The best of several epochs may be better by chance; two standard errors are seldom chance.

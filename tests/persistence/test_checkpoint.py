@@ -18,7 +18,7 @@ from manykernels.kernels import RBF, Linear
 from manykernels.persistence.checkpoint import Checkpoint, digest
 from manykernels.persistence.classes import CLASSES
 
-from .streaming_ridge import OrderedRidge, fit_job
+from ..streaming_ridge import OrderedRidge, fit_job
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
@@ -48,7 +48,7 @@ class Crashing(OrderedRidge):
 
 def every_state(path):
     """A checkpoint that writes every state, however short the time since the last."""
-    return Checkpoint(path, pause=0.0, share=0.0)
+    return Checkpoint(path, pause=0.0, times=0.0)
 
 
 def interrupted(path, after, *, data=(X, y), random_state=0, **options):
@@ -172,7 +172,7 @@ def test_states_are_written_only_now_and_then(tmp_path):
 
 
 def test_states_that_take_long_are_written_seldom(tmp_path):
-    saved = Checkpoint(tmp_path / "fit.ckpt", pause=0.0, share=1e9)
+    saved = Checkpoint(tmp_path / "fit.ckpt", pause=0.0, times=1e9)
     saved.resume({}, seed=0)
     for k in range(3):
         saved.save(lambda k=k: {"k": np.array([k])})
@@ -202,7 +202,7 @@ def test_digests_tell_values_apart():
 
 # -- killed processes ----------------------------------------------------------------------------------
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CODE = """
 from tests.streaming_ridge import fit_job
 print("started", flush=True)

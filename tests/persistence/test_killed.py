@@ -13,9 +13,9 @@ from numpy.testing import assert_array_equal
 
 from . import killed_jobs
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CODE = """
-from tests import killed_jobs
+from tests.persistence import killed_jobs
 print("started", flush=True)
 killed_jobs.{}({!r}, {!r}, kill_at={!r})
 """

@@ -22,7 +22,7 @@ class Killing(Checkpoint):
     """Writes every state, and ends the process once `kill_at` of them are written."""
 
     def __init__(self, path, kill_at=None):
-        super().__init__(path, pause=0.0, share=0.0)
+        super().__init__(path, pause=0.0, times=0.0)
         self.left = kill_at
 
     def write(self, state):
