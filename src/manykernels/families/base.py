@@ -93,17 +93,8 @@ class Samplable(Protocol):
 class Maximisable(Protocol):
     """The member with the largest scaled inner product with a direction can be searched for."""
 
-    def best(
-        self,
-        X: Rows,
-        direction: Direction,
-        scale: Scaling | None,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
-        """Return the `size` members with the largest <K_i, M>/ρ_i², leaving out those in `exclude`."""
+    def best(self, X: Rows, direction: Direction, scale: Scaling | None, **options: Any) -> Best:
+        """Return the members with the largest <K_i, M>/ρ_i²; see :meth:`Searchable.best`."""
         ...
 
 
@@ -269,6 +260,45 @@ class Family(BaseEstimator):
     def parameters(self, member: Any) -> dict[str, Any]:
         """Return a member's own parameters, for tables."""
         return {}
+
+
+class Searchable(Family):
+    """A family with a search for its best member; subclasses have a ``searcher``."""
+
+    def best(
+        self,
+        X: Rows,
+        direction: Direction,
+        scale: Scaling | None = None,
+        *,
+        size: int = 1,
+        exclude: Collection[Any] = (),
+        rng: np.random.Generator | None = None,
+    ) -> Best:
+        """Return the members that agree most with a direction, best first.
+
+        Products are all compared while that is cheap: for monomials of degree D that takes n r^D/D! multiply-adds;
+        beyond 4·10^11 of them, and for large families of other kernels, products are grown in a beam, drawn, and
+        improved factor by factor. In a continuum a maximum's neighbours are nearly as good as itself, so that `size`
+        counts local maxima; one that coincides with a member in `exclude` is left out.
+
+        Parameters
+        ----------
+        X : rows
+        direction : Direction
+        scale : Scale or None
+        size : int
+            How many to return.
+        exclude : collection of members
+        rng : numpy.random.Generator, optional
+            For searches that are not exhaustive.
+
+        Returns
+        -------
+        Best
+            Empty along a zero direction.
+        """
+        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
 
 class Searcher:

@@ -17,7 +17,7 @@ from .._util.threads import map_in_threads
 from ..kernels import Kernel
 from ..kernels.statistics import Rows
 from .bank import BANK_SIZES, Bank, BankSizes, KernelBank, each_applied, row_tiles, weighted_gram
-from .base import Best, Direction, Family, Members, Scaling
+from .base import Best, Members, Scaling, Searchable
 
 #: Steps of the climb: Newton's converge in two or three, the rest is for bisection next to a flat spot.
 MAX_CLIMB = 40
@@ -29,7 +29,7 @@ FEW_TILES = 8
 Curve = Callable[[float], tuple[float, float, float]]
 
 
-class Continuum(Family):
+class Continuum(Searchable):
     """Base of families with a continuous parameter.
 
     Subclasses say what kernel a member is (``kernel``), what bounds mean, and search (``searcher``).
@@ -70,33 +70,6 @@ class Continuum(Family):
     def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Bind members to rows; kernels of one statistic share it."""
         return KernelBank(self._kernels(members), X, sizes)
-
-    def best(
-        self,
-        X: Rows,
-        direction: Direction,
-        scale: Scaling | None,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
-        """Return the best local maxima of <K_σ, M>/ρ_σ² over the bounds, best first.
-
-        In a continuum a maximum's neighbours are nearly as good as itself, so that `size` counts maxima; one
-        that coincides with a member in `exclude` is left out.
-
-        Parameters
-        ----------
-        X : rows
-        direction : Direction
-        scale : Scale or None
-        size : int
-        exclude : sequence of members
-        rng : Generator, optional
-            For restarts of a search in many dimensions.
-        """
-        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
     def draw(
         self, X: Rows, A: np.ndarray, size: int, rng: np.random.Generator, scale: Scaling | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..kernels import Kernel, as_kernel
 from ..kernels.statistics import Rows
 from ._stack import symmetry_violation
 from .bank import BANK_SIZES, Bank, BankSizes, FeatureBank, KernelBank, StackBank, each_applied, weighted_gram
-from .base import Best, Direction, Family, HasFeatures, HasRandomFeatures, Members, Scaling
+from .base import HasFeatures, HasRandomFeatures, Members, Scaling, Searchable
 from .draws import draw_listed, uniform_listed
 from .search import ListSearcher
 from .values import KernelValues, StackValues, Values
@@ -34,7 +34,7 @@ def _all_random(family) -> bool:
     return all(k.has_random_features for k in family._kernels())
 
 
-class _FiniteFamily(Family):
+class _FiniteFamily(Searchable):
     """What follows from a list of members: drawing and searching by one pass over all of them."""
 
     def _bound(self, X) -> Any:
@@ -51,19 +51,6 @@ class _FiniteFamily(Family):
         """Draw members uniformly, and return them with the probability of each."""
         family: Any = self
         return uniform_listed(family.members(), size, rng)
-
-    def best(
-        self,
-        X: Rows,
-        direction: Direction,
-        scale: Scaling | None = None,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
-        """Return the kernels that agree most with a direction, from one pass over all; see ``Products.best``."""
-        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
     def searcher(self, X: Rows, scale: Scaling | None) -> ListSearcher:
         """Return what finds the best kernels for one direction after another."""

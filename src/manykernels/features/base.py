@@ -63,16 +63,8 @@ class FeatureMap(Protocol):
 class RandomMap:
     """A map to random features of a kernel with bandwidths: blocks without end, each from a generator of its own.
 
-    Attributes
-    ----------
-    sigma : float or (d,) array
-    n_columns : int
-        Number of columns the kernel sees, d.
-    columns : indices or None
-    seed, kernel : int
-        What blocks are regenerated from.
-    size : int
-        Features of a block, about.
+    Its subclasses say what their attributes are: bandwidths `sigma`, the number of columns and which ones they are,
+    what blocks are regenerated from (`seed`, `kernel`), and their `size`.
     """
 
     sigma: float | np.ndarray

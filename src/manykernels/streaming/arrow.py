@@ -63,11 +63,6 @@ class Tables(Source):
         except NotNumbers:
             return False
 
-    def choosing(self, columns=None, drop=None):
-        chosen = copy.copy(self)
-        chosen.columns, chosen.drop = columns, drop
-        return chosen
-
     def bind(self, y=None, sample_weight=None, features=None):
         """Settle the roles of the columns, and check their types."""
         for name, value in (("y", y), ("sample_weight", sample_weight)):

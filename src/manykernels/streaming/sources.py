@@ -93,7 +93,11 @@ class Source:
 
     def choosing(self, columns=None, drop=None) -> Source:
         """Return the same source with other columns to predict from; see :func:`open_source`."""
-        raise ValueError("columns and drop are for sources with named columns; leave them out.")
+        if not hasattr(self, "drop"):
+            raise ValueError("columns and drop are for sources with named columns; leave them out.")
+        chosen: Any = copy.copy(self)
+        chosen.columns, chosen.drop = columns, drop
+        return chosen
 
     def bind(self, y=None, sample_weight=None, features=None) -> Source:
         """Return the same source with the roles of its columns settled.
@@ -259,11 +263,6 @@ class Batches(Source):
         self.y = self.sample_weight = None
         self._count: int | None = None
         self._used = False
-
-    def choosing(self, columns=None, drop=None):
-        chosen = copy.copy(self)
-        chosen.columns, chosen.drop = columns, drop
-        return chosen
 
     def bind(self, y=None, sample_weight=None, features=None):
         """Look at the first batch for the names of the columns."""

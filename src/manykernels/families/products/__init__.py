@@ -25,7 +25,7 @@ Multiple Kernel Learning*, section 4; Afkanpour (2013), *Multiple Kernel Learnin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -38,7 +38,7 @@ from ..._util.text import brief
 from ...kernels import Kernel, as_kernel
 from ...kernels.statistics import Rows
 from ..bank import BANK_SIZES, Bank, BankSizes, Block, FeatureBank, Sharing, TileBank
-from ..base import Best, Direction, Drawer, Family, Members, Scaling
+from ..base import Drawer, Members, Scaling, Searchable
 from ..draws import checked
 from ..search import CostedSearcher, ListSearcher
 from .monomial_sampler import MonomialSampler
@@ -56,7 +56,7 @@ PROPOSAL_ROWS = 3000
 EXHAUSTIVE_GRAMS = 2e10
 
 
-class Products(Family):
+class Products(Searchable):
     """All products of at most `degree` base kernels.
 
     Members are multisets of base kernels, written as sorted tuples of their indices: ``(3, 7, 7)`` is
@@ -357,39 +357,6 @@ class Products(Family):
         return uniform_products(self._r, self.degree, self.count, size, rng)
 
     # -- search ----------------------------------------------------------------------------------------
-
-    def best(
-        self,
-        X: Rows,
-        direction: Direction,
-        scale: Scaling | None = None,
-        *,
-        size: int = 1,
-        exclude: Collection[Any] = (),
-        rng: np.random.Generator | None = None,
-    ) -> Best:
-        """Return the products that agree most with a direction, all of them compared while that is cheap.
-
-        For monomials of degree D a search of all costs n r^D/D! multiply-adds; beyond 4·10^11 of them, and for
-        large families of other kernels, products are grown in a beam, drawn, and improved factor by factor.
-
-        Parameters
-        ----------
-        X : (n, d) rows
-        direction : Direction
-        scale : Scale or None
-        size : int
-            How many to return.
-        exclude : collection of members
-        rng : numpy.random.Generator, optional
-            For searches that are not exhaustive.
-
-        Returns
-        -------
-        Best
-            Empty along a zero direction.
-        """
-        return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
 
     def searcher(self, X: Rows, scale: Scaling | None) -> CostedSearcher:
         """Return what finds the best products for one direction after another, sharing what it can."""

@@ -30,10 +30,8 @@ class DenseVisits:
 
     Parameters
     ----------
-    store : RowStore
-        Its residuals are changed.
-    maps : list of FeatureMap
-    units : list of Unit
+    store, maps, units :
+        As in :class:`~manykernels.solvers.blockwise.sweeps.Sweeps`; the store's residuals are changed.
     pool : ThreadPoolExecutor
     """
 
