@@ -15,13 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
+from tests.solvers.test_alignment import alignment
 
 from manykernels import AlignedKernel, load
 from manykernels.families import Dirichlets, Gaussians, Products
 from manykernels.kernels import RBF, Linear
 from manykernels.solvers import Alignment, GreedyAlignment, LpNorm, Uniform
-
-from .solvers.test_alignment import alignment
 
 KERNELS = [RBF(0.5), RBF(2.0), Linear()]
 
