@@ -153,10 +153,7 @@ def predict(
 
 
 def show(
-    model: options.Model,
-    top: options.Top = None,
-    as_json: options.Json = False,
-    debug: options.Debug = False,
+    model: options.Model, top: options.Top = None, as_json: options.Json = False, debug: options.Debug = False
 ):
     """Show what a model file holds: its kernels, their weights, the objective and its gap."""
     from ..persistence import load, read_metadata
@@ -169,9 +166,7 @@ def show(
 
 
 def demo(
-    output: options.DemoOutput = Path("demo-output"),
-    seed: options.DemoSeed = 0,
-    debug: options.Debug = False,
+    output: options.DemoOutput = Path("demo-output"), seed: options.DemoSeed = 0, debug: options.Debug = False
 ):
     """See it work: handwritten digits, with useful and useless groups of columns. Takes seconds."""
     from .demo import run

@@ -28,10 +28,7 @@ VERSION = 1
 MANIFEST = "manifest.json"
 
 #: How to read the header of an array, by the version of NumPy's format.
-HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 #: What files of each format are called.
 KINDS = {FORMAT: "a model file", "manykernels-checkpoint": "a checkpoint"}
 

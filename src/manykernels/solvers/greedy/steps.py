@@ -31,15 +31,7 @@ if TYPE_CHECKING:
 
 #: Why steps ended; see :class:`~manykernels.solvers.Greedy`. Empty while they go on.
 Ending: TypeAlias = Literal[
-    "",
-    "gap",
-    "max_kernels",
-    "criterion",
-    "exact_fit",
-    "callback",
-    "max_iter",
-    "no_progress",
-    "interrupted",
+    "", "gap", "max_kernels", "criterion", "exact_fit", "callback", "max_iter", "no_progress", "interrupted"
 ]
 
 
