@@ -101,15 +101,8 @@ def fit(
     if output.resolve() == data.resolve():
         raise ValueError(f"{output} is the table to learn from; name another file with -o.")
     may_write(output, force)
-    described = {
-        "kernels": kernels,
-        "degree": degree,
-        "solver": solver,
-        "p": p,
-        "max_iter": max_iter,
-        "loss": loss,
-        "C": C,
-    }
+    described = {"kernels": kernels, "degree": degree, "solver": solver, "p": p, "max_iter": max_iter}
+    described |= {"loss": loss, "C": C}
     rows = {"columns": columns, "drop": drop, "standardize": standardize, "test_size": test_size}
     if checkpoint is not None or is_streamed(data, solver):
         model, metadata = fit_batchwise(
