@@ -20,12 +20,7 @@ from .losses import Loss
 from .losses.base import DOMAIN_SLACK
 from .problem import Scale, nu_of
 
-__all__ = [
-    "Certificate",
-    "certificate",
-    "certify",
-    "penalties",
-]
+__all__ = ["Certificate", "certificate", "certify", "penalties"]
 
 
 @dataclass(frozen=True)
@@ -176,15 +171,7 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
                 u, forms_there * inverse, 1.0 / (model.C * len(A))
             )
         return certificate(
-            model.loss_,
-            Y,
-            F + b,
-            point,
-            model.C,
-            s,
-            penalty=penalty,
-            dual_penalty=dual_penalty,
-            intercept=b,
+            model.loss_, Y, F + b, point, model.C, s, penalty=penalty, dual_penalty=dual_penalty, intercept=b
         )
 
     multiple = feasible_multiple(model.loss_, Y, A, model.C, s)

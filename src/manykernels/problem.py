@@ -223,7 +223,7 @@ class Result:
     C : float or None
         The weight of the losses; from a solver None means the problem's.
     calibration : array or None
-        What turns scores into probabilities, for losses that do not: a factor, and an offset per output.
+        What turns scores into probabilities, for losses that do not: a factor.
     interrupted : bool
         Whether Ctrl-C ended a fit that a checkpoint can take up again.
     """

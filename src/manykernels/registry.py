@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from ._util.text import brief
+from ._util.text import brief, warn
 from .families import (
     Enumerable,
     Family,
@@ -196,10 +195,9 @@ def choose_solver(family: Family, n_rows: int = 0) -> Solver:
     if n_rows > MANY_ROWS and not can(family, HasFeatures):
         if can(family, HasRandomFeatures):
             return Blockwise()
-        warnings.warn(
+        warn(
             f"X has {n_rows:,} rows, and kernels without explicit or random features need Gram matrices of "
-            f"{8 * n_rows**2 / 2**30:.0f} GiB each; fit on fewer rows, or pass kernels such as RBF or Laplacian.",
-            stacklevel=2,
+            f"{8 * n_rows**2 / 2**30:.0f} GiB each; fit on fewer rows, or pass kernels such as RBF or Laplacian."
         )
     if np.isinf(family.size()) and can(family, Maximisable):
         return GreedyAlignment()

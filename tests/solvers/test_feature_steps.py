@@ -7,8 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from manykernels._util.arrays import product_width
 from manykernels.losses import LOSSES, get_loss
 from manykernels.solvers.triply_stochastic._steps import follow, largest, move, slopes, weigh
-from manykernels.solvers.triply_stochastic.state import FeatureState, Layout, closed_form
+from manykernels.solvers.triply_stochastic.state import FeatureState, Layout
 from manykernels.solvers.triply_stochastic.steps import largest_eigenvalue
+from manykernels.solvers.weights import closed_form
 
 RNG = np.random.default_rng(0)
 

@@ -57,15 +57,13 @@ def _is_number(value: Any) -> bool:
 def whole(least: int, most: int | None = None) -> Rule:
     """Return the rule of whole numbers from `least` on, up to `most` if given."""
     end = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
-    return Rule(
-        f"a whole number {end}",
-        lambda value: (
-            isinstance(value, numbers.Integral)
-            and not isinstance(value, bool)
-            and least <= int(value)
-            and (most is None or int(value) <= most)
-        ),
-    )
+
+    def accepts(value: Any) -> bool:
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+            return False
+        return least <= int(value) and (most is None or int(value) <= most)
+
+    return Rule(f"a whole number {end}", accepts)
 
 
 def number(least: float = 0.0, most: float = np.inf, *, open: str = "", infinite: bool = False) -> Rule:
@@ -104,8 +102,8 @@ def choice(*values: Any) -> Rule:
 
 #: True or False.
 FLAG = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
-#: The text "auto", and nothing: to be combined with other rules.
-AUTO, NOTHING = choice("auto"), Rule("None", lambda value: value is None)
+#: The text "auto", to be combined with other rules.
+AUTO = choice("auto")
 
 
 def check_parameters(owner: Any, rules: Mapping[str, Rule]) -> None:

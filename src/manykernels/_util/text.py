@@ -1,7 +1,9 @@
-"""Words for messages."""
+"""Words for messages, and warnings."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 
@@ -9,3 +11,11 @@ def brief(value: Any, width: int = 60) -> str:
     """Return the repr of a value on one line, cut to `width` characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, and point at the first line outside this package: the user's call, however deep the reason lies."""
+    package, level = __name__.split(".")[0], 2
+    while sys._getframe(level - 1).f_globals.get("__name__", "").split(".")[0] == package:
+        level += 1
+    warnings.warn(text, category, stacklevel=level)

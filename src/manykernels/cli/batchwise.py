@@ -74,10 +74,8 @@ def _score(model, test: Source, target: str, classify: bool) -> dict[str, Any] |
             counts += [np.sum(y == c) for c in model.classes_]
         else:
             good += float(np.sum((y - answer) ** 2))
-            total, square = (
-                total + float(np.sum(y, dtype=float)),
-                square + float(np.sum(np.square(y, dtype=float))),
-            )
+            total += float(np.sum(y, dtype=float))
+            square += float(np.sum(np.square(y, dtype=float)))
     if n == 0:
         return None
     if classify:

@@ -101,15 +101,8 @@ def fit(
     if output.resolve() == data.resolve():
         raise ValueError(f"{output} is the table to learn from; name another file with -o.")
     may_write(output, force)
-    described = {
-        "kernels": kernels,
-        "degree": degree,
-        "solver": solver,
-        "p": p,
-        "max_iter": max_iter,
-        "loss": loss,
-        "C": C,
-    }
+    described = {"kernels": kernels, "degree": degree, "solver": solver, "p": p, "max_iter": max_iter}
+    described |= {"loss": loss, "C": C}
     rows = {"columns": columns, "drop": drop, "standardize": standardize, "test_size": test_size}
     if checkpoint is not None or is_streamed(data, solver):
         model, metadata = fit_batchwise(
@@ -153,10 +146,7 @@ def predict(
 
 
 def show(
-    model: options.Model,
-    top: options.Top = None,
-    as_json: options.Json = False,
-    debug: options.Debug = False,
+    model: options.Model, top: options.Top = None, as_json: options.Json = False, debug: options.Debug = False
 ):
     """Show what a model file holds: its kernels, their weights, the objective and its gap."""
     from ..persistence import load, read_metadata
@@ -169,9 +159,7 @@ def show(
 
 
 def demo(
-    output: options.DemoOutput = Path("demo-output"),
-    seed: options.DemoSeed = 0,
-    debug: options.Debug = False,
+    output: options.DemoOutput = Path("demo-output"), seed: options.DemoSeed = 0, debug: options.Debug = False
 ):
     """See it work: handwritten digits, with useful and useless groups of columns. Takes seconds."""
     from .demo import run

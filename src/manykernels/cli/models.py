@@ -147,11 +147,7 @@ def held_out(model, X, y, y_train) -> dict[str, Any] | None:
     if len(y) == 0:
         return None
     classify = hasattr(model, "classes_")
-    score = {
-        "name": "accuracy" if classify else "R²",
-        "value": float(model.score(X, y)),
-        "n_rows": len(y),
-    }
+    score = {"name": "accuracy" if classify else "R²", "value": float(model.score(X, y)), "n_rows": len(y)}
     if classify:
         values, counts = np.unique(y_train, return_counts=True)
         score["constant"] = float(np.mean(y == values[counts.argmax()]))

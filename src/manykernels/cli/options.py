@@ -8,20 +8,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 #: What --solver may be, besides auto. A copy: the registry imports the solvers, and help should not wait for them.
-SOLVERS = (
-    "alignment",
-    "blockwise",
-    "greedy",
-    "greedy-alignment",
-    "lp-norm",
-    "mirror-descent",
-    "obscure",
-    "silp",
-    "simple-mkl",
-    "single",
-    "triply-stochastic",
-    "ufo",
-    "uniform",
+SOLVER_NAMES = (
+    "alignment, blockwise, greedy, greedy-alignment, lp-norm, mirror-descent, obscure, silp, simple-mkl, single, "
+    "triply-stochastic, ufo, uniform"
 )
 
 # Of several commands.
@@ -40,7 +29,7 @@ Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error."
 Target = Annotated[str, Option("--target", "-t", help="The column to predict.", show_default=False)]
 Kernels = Annotated[str, Option(help="gaussian, laplacian, linear, or products of columns.")]
 Degree = Annotated[int | None, Option(help="Most factors of a product (kernels: products), 2 by default.")]
-Solver = Annotated[str, Option(help=f"auto, {', '.join(SOLVERS)}.")]
+Solver = Annotated[str, Option(help=f"auto, {SOLVER_NAMES}.")]
 MaxIter = Annotated[int | None, Option(help="Most iterations, for solvers that iterate.", min=1)]
 Norm = Annotated[
     float | None, Option(help="Norm over kernels, 1 < p <= 2: the smaller, the sparser (lp-norm).")

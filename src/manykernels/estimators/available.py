@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import update_wrapper, wraps
 from types import MethodType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class Decorator(Protocol):
-    """Returns a method with the signature of the one that it is given."""
-
-    def __call__(self, method: Method, /) -> Method: ...
-
-
-def available_unless(why_not: Callable[[Any], str | None]) -> Decorator:
+def available_unless(why_not: Callable[[Any], str | None]) -> Callable[[Method], Method]:
     """Make a method available unless ``why_not(object)`` returns a sentence, which the AttributeError then says.
 
     scikit-learn's ``available_if`` only says that there is no such attribute.

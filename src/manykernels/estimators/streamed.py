@@ -7,7 +7,6 @@ ordinary path settles everything but the rows (``MKL._problem``); then the solve
 from __future__ import annotations
 
 import numbers
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from .._util.checks import refuse_missing
-from .._util.text import brief
+from .._util.text import brief, warn
 from .._version import __version__
 from ..persistence.checkpoint import Checkpoint, digest
 from ..problem import Problem
@@ -59,11 +58,9 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
         batch = replace(model._context, X=rows, Y=Y, sample_weight=s)
     else:
         if hasattr(model, "combination_"):
-            warnings.warn(
+            warn(
                 "partial_fit begins anew and replaces the model that was fitted by fit, which it cannot go on from; to "
-                "keep that one, call partial_fit on sklearn.base.clone(model).",
-                UserWarning,
-                stacklevel=4,
+                "keep that one, call partial_fit on sklearn.base.clone(model)."
             )
         batch = model._problem(X, y, sample_weight, Known(classes=announced))
         model.state_ = model.solver_.start(batch)

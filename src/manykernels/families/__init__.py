@@ -1,14 +1,7 @@
 """Sets of kernels: a list, ready-made matrices, all products of base kernels, continua."""
 
 from .bandwidths import Gaussians, Laplacians
-from .base import (
-    Enumerable,
-    Family,
-    HasFeatures,
-    HasRandomFeatures,
-    Maximisable,
-    Samplable,
-)
+from .base import Enumerable, Family, HasFeatures, HasRandomFeatures, Maximisable, Samplable
 from .dirichlets import Dirichlets
 from .finite import Finite, Precomputed
 from .products import Products

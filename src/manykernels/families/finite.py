@@ -183,10 +183,7 @@ class Finite(_FiniteFamily):
             widths = [k.width(X.shape[1]) for k in kernels]
             if sum(widths) < X.shape[0]:
                 return FeatureBank(
-                    lambda a, b: np.hstack([k.features(X) for k in kernels[a:b]]),
-                    widths,
-                    X.shape[0],
-                    sizes,
+                    lambda a, b: np.hstack([k.features(X) for k in kernels[a:b]]), widths, X.shape[0], sizes
                 )
         return KernelBank(kernels, X, sizes)
 
@@ -304,8 +301,7 @@ def _check_symmetric(X, label):
     tolerance = 1e3 * unit * np.maximum(size, np.finfo(float).tiny)
     edges = np.linspace(0, X.shape[0], 33).astype(int)
     found = map_in_threads(
-        lambda e: symmetry_violation(X, e[0], e[1], tolerance),
-        list(itertools.pairwise(edges)),
+        lambda e: symmetry_violation(X, e[0], e[1], tolerance), list(itertools.pairwise(edges))
     )
     for s, t, i in found:
         if s >= 0:

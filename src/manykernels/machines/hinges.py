@@ -78,9 +78,7 @@ def hinge_dual(task: Task) -> DualProblem:
         return task.space.curved(np.where((b > 0.0) & (b < top), tau, 0.0)[:, 0])
 
     return DualProblem(
-        pull=lambda F: y - F,
-        project=lambda A, step: y * np.clip(y * A, 0.0, top),
-        curvature=curvature,
+        pull=lambda F: y - F, project=lambda A, step: y * np.clip(y * A, 0.0, top), curvature=curvature
     )
 
 

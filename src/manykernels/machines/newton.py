@@ -28,12 +28,7 @@ class State:
 
 
 def newton(
-    space: Space,
-    state: State,
-    response: Response,
-    curvature: Curvature,
-    tol: float,
-    max_iter: int = 200,
+    space: Space, state: State, response: Response, curvature: Curvature, tol: float, max_iter: int = 200
 ) -> State:
     """Minimise ``||f||^2 / 2 + sum_t phi_t(f_t)`` for a smooth convex phi.
 

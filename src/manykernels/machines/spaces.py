@@ -56,10 +56,7 @@ def factored(B: np.ndarray, jitter: np.ndarray | float) -> Solve:
 
 
 def conjugate_gradients(
-    apply: Callable[[np.ndarray], np.ndarray],
-    R: np.ndarray,
-    tol: float = 1e-12,
-    max_iter: int = 1000,
+    apply: Callable[[np.ndarray], np.ndarray], R: np.ndarray, tol: float = 1e-12, max_iter: int = 1000
 ) -> np.ndarray:
     """Solve ``apply(X) = R`` for a symmetric positive definite operator on matrices."""
     X = np.zeros_like(R)

@@ -23,27 +23,25 @@ from .._util.files import replacing
 from .._util.text import brief
 from .tree import Decoder, Refused, is_plain, require
 
-FORMAT = "manykernels-model"
+MODEL, CHECKPOINT = "manykernels-model", "manykernels-checkpoint"
 VERSION = 1
 MANIFEST = "manifest.json"
 
 #: How to read the header of an array, by the version of NumPy's format.
-HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 #: What files of each format are called.
-KINDS = {FORMAT: "a model file", "manykernels-checkpoint": "a checkpoint"}
+KINDS = {MODEL: "a model file", CHECKPOINT: "a checkpoint"}
 
 
 # -- writing -------------------------------------------------------------------------------------------
 
 
-def write_archive(path, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def write_archive(path, form: str, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a manifest and arrays, whole or not at all."""
     with replacing(os.path.realpath(path)) as stream, zipfile.ZipFile(stream, "w") as archive:
         entries = {name: _write_array(archive, name, value) for name, value in arrays.items()}
-        text = json.dumps({**manifest, "entries": entries}, allow_nan=False, indent=1).encode()
+        whole = {"format": form, "version": VERSION, **manifest, "entries": entries}
+        text = json.dumps(whole, allow_nan=False, indent=1).encode()
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         archive.comment = hashlib.sha256(text).hexdigest().encode()
 
@@ -76,7 +74,7 @@ class _Hashing:
 
 
 @contextmanager
-def reading(path, form: str = FORMAT) -> Iterator[tuple[dict[str, Any], Decoder]]:
+def reading(path, form: str = MODEL) -> Iterator[tuple[dict[str, Any], Decoder]]:
     """Open a file and check its manifest; whatever is wrong with it becomes one sentence."""
     path = os.fspath(path)
     if not os.path.exists(path):

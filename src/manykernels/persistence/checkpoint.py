@@ -19,11 +19,9 @@ from typing import Any
 import numpy as np
 
 from .._util.text import brief
-from .archive import reading, write_archive
+from .archive import CHECKPOINT, reading, write_archive
 from .tree import Encoder, require
 
-FORMAT = "manykernels-checkpoint"
-VERSION = 1
 #: A state is made and written when this many seconds have gone by since the last one, and
 PAUSE = 5.0
 #: this many times the seconds that the last one took.
@@ -62,7 +60,7 @@ class Checkpoint:
 
     def _read(self):
         try:
-            with reading(self.path, FORMAT) as (manifest, decode):
+            with reading(self.path, CHECKPOINT) as (manifest, decode):
                 self._found, self.seed = dict(manifest["identity"]), int(manifest["seed"])
                 self.state = decode(manifest["state"])
                 require(isinstance(self.state, dict), "no state")
@@ -105,10 +103,9 @@ class Checkpoint:
     def write(self, state: Mapping[str, np.ndarray]) -> None:
         """Write the state."""
         encode = Encoder()
-        manifest = {"format": FORMAT, "version": VERSION, "identity": self.identity, "seed": self.seed}
         arrays = {name: np.asarray(value) for name, value in state.items()}
-        manifest["state"] = encode(arrays, "state")
-        write_archive(self.path, manifest, encode.arrays)
+        manifest = {"identity": self.identity, "seed": self.seed, "state": encode(arrays, "state")}
+        write_archive(self.path, CHECKPOINT, manifest, encode.arrays)
 
     def remove(self) -> None:
         """Delete the file: the fit is complete."""

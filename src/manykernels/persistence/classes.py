@@ -54,12 +54,9 @@ CLASSES: dict[Kind, dict[str, str]] = {
 }
 
 
-def class_of(kind: Kind, name: Any) -> Any:
-    """Return the class that a file calls `name`, None if it is none of ours."""
-    place = CLASSES[kind].get(name) if isinstance(name, str) else None
-    if place is None:
-        return None
-    module, attribute = place.split(":")
+def class_of(kind: Kind, name: str) -> Any:
+    """Return the class that a file calls `name`."""
+    module, attribute = CLASSES[kind][name].split(":")
     return getattr(import_module(module), attribute)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils.validation import check_is_fitted
 
 from .._version import __version__
-from .archive import FORMAT, VERSION, reading, write_archive
+from .archive import MODEL, reading, write_archive
 from .classes import name_of
 from .tree import Encoder, require
 
@@ -41,13 +41,11 @@ def save(model, path, *, metadata: Mapping[str, Any] | None = None) -> None:
     check_is_fitted(model)
     encode = Encoder()
     manifest = {
-        "format": FORMAT,
-        "version": VERSION,
         "package": __version__,
         "metadata": encode(dict(metadata or {}), "metadata"),
         "model": encode(model, "model"),
     }
-    write_archive(path, manifest, encode.arrays)
+    write_archive(path, MODEL, manifest, encode.arrays)
 
 
 def load(path: str | PathLike[str]) -> MKLClassifier | MKLRegressor | AlignedKernel:

@@ -98,10 +98,8 @@ class Active:
 
     def add(self, members: Sequence[Any], increments: np.ndarray, rho_sq: np.ndarray) -> None:
         """Add to the weights θ of members, which may be new or repeated."""
-        places = [
-            self.place[z] if z in self.place else self._append(z, r)
-            for z, r in zip(members, rho_sq, strict=True)
-        ]
+        pairs = zip(members, rho_sq, strict=True)
+        places = [self.place[z] if z in self.place else self._append(z, r) for z, r in pairs]
         np.add.at(self.theta, places, increments)
         if self._list is not None:
             self._K = None  # one pass over the bank is cheaper than evaluating kernels anew
@@ -229,17 +227,8 @@ class Active:
     def dual(self, fit: Fit, dual_norm: float) -> float:
         """Return D at a solution of the machine, given ‖g‖_ν* over the whole family."""
         pb = self.problem
-        bounds = certificate(
-            pb.loss,
-            pb.Y,
-            fit.F,
-            fit.A,
-            pb.C,
-            pb.sample_weight,
-            penalty=0.0,
-            dual_penalty=dual_norm,
-            intercept=self.intercept(fit),
-        )
+        known = pb.loss, pb.Y, fit.F, fit.A, pb.C, pb.sample_weight
+        bounds = certificate(*known, penalty=0.0, dual_penalty=dual_norm, intercept=self.intercept(fit))
         return bounds.dual
 
     @staticmethod
@@ -278,10 +267,8 @@ class Segment:
         self._ends: tuple[np.ndarray, np.ndarray] | None = None
         if active._columns is None:
             X = active.problem.X
-            self._ends = (
-                active._gram() * active._unit,
-                active.family.gram(X, X, [member], np.array([1.0 / rho_sq])),
-            )
+            alone = active.family.gram(X, X, [member], np.array([1.0 / rho_sq]))
+            self._ends = active._gram() * active._unit, alone
 
     def g(self, A: np.ndarray) -> float:
         """Return g of the member."""

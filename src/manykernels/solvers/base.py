@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -12,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._util.checks import Rule, check_parameters, number, whole
-from .._util.text import brief
+from .._util.text import brief, warn
 from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
@@ -129,13 +128,13 @@ class TwoStageSolver(Solver):
         try:
             combination = self.learn(problem)
         except NothingAligned as error:
-            warnings.warn(f"{error} The predictions will be constant.", UserWarning, stacklevel=2)
+            warn(f"{error} The predictions will be constant.")
             combination = any_kernel(problem)
         theta = combination.weights * combination.rho**2
         work = Workspace(problem, combination.family, combination.members, combination.rho**2, None)
         iterate = work.evaluate(theta)
         log = Log(on_iteration, started)
-        log.add(iterate)
+        log.add(iterate.objective, iterate.gap, int(np.count_nonzero(theta)))
         # The machine is solved to 1e-10 where rounding allows it; a gap above this means that it was not.
         converged = iterate.gap <= 1e-6 * iterate.objective + ROUNDING * work.start_value()
         return result_of(work.predictor(iterate), iterate, log.trace(), n_iter=1, converged=converged)

@@ -10,15 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from ..predictors import Predictor
 from ..problem import Trace
-from .workspace import Iterate
 
 logger = logging.getLogger("manykernels")
 
 OnIteration = Callable[["Step"], Any]
+MakePredictor = Callable[[], Predictor] | None
 
 
 @contextmanager
@@ -59,7 +57,7 @@ class Step:
     gap: float
     seconds: float
     n_kernels: int
-    predictor: Callable[[], Predictor] | None = field(default=None, repr=False, compare=False)
+    predictor: MakePredictor = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -82,14 +80,10 @@ class Log:
     def __len__(self):
         return len(self.steps)
 
-    def add(self, iterate: Iterate, predictor: Callable[[], Predictor] | None = None) -> bool:
-        """Record an iterate; whether to stop."""
+    def add(self, objective: float, gap: float, n_kernels: int, predictor: MakePredictor = None) -> bool:
+        """Record a step; whether to stop."""
         seconds = time.perf_counter() - self.started
-        kernels = int(np.count_nonzero(iterate.theta))
-        step = Step(len(self.steps) + 1, iterate.objective, iterate.gap, seconds, kernels)
-        return self(step, predictor)
-
-    def __call__(self, step: Step, predictor: Callable[[], Predictor] | None = None) -> bool:
+        step = Step(len(self.steps) + 1, objective, gap, seconds, n_kernels)
         self.steps.append(step)  # without the predictor, which holds on to arrays
         logger.debug("%s", step)
         return bool(self.on_iteration and self.on_iteration(replace(step, predictor=predictor)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable, Iterable
-from types import TracebackType
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._util.text import warn
 from ..predictors import Predictor
 from .log import Log
 from .workspace import Iterate
@@ -38,9 +38,7 @@ class Interruptible:
     def __enter__(self) -> Interruptible:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> bool:
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             return False
         said = self.kept()
@@ -48,7 +46,7 @@ class Interruptible:
             return False
         self.interrupted = True
         if said:
-            warnings.warn(f"Interrupted {said}", ConvergenceWarning, stacklevel=3)
+            warn(f"Interrupted {said}", ConvergenceWarning)
         return True
 
 
@@ -125,7 +123,9 @@ class Descent:
         self.closed = self.tol is not None and small_gap(iterate, self.tol, self.floor)
         if self.log is not None:
             predictor = self.predictor
-            self.stopped = self.log.add(iterate, None if predictor is None else lambda: predictor(iterate))
+            make = None if predictor is None else lambda: predictor(iterate)
+            kernels = int(np.count_nonzero(iterate.theta))
+            self.stopped = self.log.add(iterate.objective, iterate.gap, kernels, make)
         return self.closed or self.stopped or self.n_iter >= self.most
 
 
@@ -141,17 +141,11 @@ def relative_gap(gap: float, objective: float, floor: float) -> float:
 
 def warn_interrupted(n_iter: int, unit: str, gap: float) -> None:
     """Warn that Ctrl-C came, with the relative gap of what is kept."""
-    warnings.warn(
-        f"Interrupted after {n_iter} {unit}; the best result so far is kept, with a relative gap of {gap:.1e}.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
+    kept = f"the best result so far is kept, with a relative gap of {gap:.1e}"
+    warn(f"Interrupted after {n_iter} {unit}; {kept}.", ConvergenceWarning)
 
 
 def warn_early(solver: object, n_iter: int, unit: str, gap: float, why: str) -> None:
     """Warn that a solver stopped at a relative gap that was not asked for, and say what would help."""
-    warnings.warn(
-        f"{type(solver).__name__} stopped after {n_iter} {unit} at a relative gap of {gap:.1e}, {why}.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
+    where = f"after {n_iter} {unit} at a relative gap of {gap:.1e}"
+    warn(f"{type(solver).__name__} stopped {where}, {why}.", ConvergenceWarning)

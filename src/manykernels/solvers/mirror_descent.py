@@ -16,7 +16,7 @@ from ..families.base import Enumerable, Samplable, can
 from ..problem import GapKind, Problem, Result
 from .active import FEW_MEMBERS, Active
 from .base import Solver, generator
-from .log import Log, Step
+from .log import Log
 from .loop import ROUNDING, Interruptible, relative_gap, warn_early, warn_interrupted
 from .workspace import ONE_THREAD
 
@@ -158,15 +158,8 @@ class Walk:
             objective = self.active.objective(fit, self.active.norms(fit))
             due = k % check == 0 and k < T
             gap = self.gap_at(fit, objective) if due else None
-            self.stopped = self.log(
-                Step(
-                    k,
-                    objective,
-                    math.nan if gap is None else gap.value,
-                    time.perf_counter() - self.log.started,
-                    int(np.count_nonzero(self.active.theta)),
-                )
-            )
+            known = math.nan if gap is None else gap.value
+            self.stopped = self.log.add(objective, known, int(np.count_nonzero(self.active.theta)))
             if gap is not None and gap.value <= self.solver.tol * objective + self.floor:
                 self.sum = self.active.theta.copy()  # the iterate itself is good enough
                 return
@@ -316,7 +309,6 @@ def gradient_bound(problem: Problem, p: float, sampling: str) -> float:
     """
     pb = problem
     s = pb.sample_weight
-    assert s is not None
     start = float(s @ pb.loss.value(pb.Y, np.zeros(pb.Y.shape)))
     slopes = {"hinge": pb.n_outputs, "logistic": pb.n_outputs, "max_hinge": 2.0, "softmax": 2.0}
     if pb.loss.name in slopes:

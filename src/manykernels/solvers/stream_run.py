@@ -82,18 +82,13 @@ def run_to_end(
     with closing(run), one_blas_thread():
         with Interruptible(run.kept) as loop, closing(run.work()) as parts:  # type: ignore[type-var]
             for known in parts:
-                if known is not None and log(_step(known, log)):
+                if known is not None and log.add(known.objective, known.gap, known.n_kernels):
                     break
                 if save is not None:
                     save(state)
         result = run.result(interrupted=loop.interrupted)
     trace = log.trace(**result.trace.extra)
     return replace(result, trace=trace, n_iter=len(log), interrupted=loop.interrupted)
-
-
-def _step(known: Progress, log: Log) -> Step:
-    seconds = time.perf_counter() - log.started
-    return Step(len(log) + 1, known.objective, known.gap, seconds, known.n_kernels)
 
 
 def _restored(saved: State, log: Log) -> State:

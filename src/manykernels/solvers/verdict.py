@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._util.text import warn
 from ..losses import Loss
 
 #: Rows that are enough for a verdict.
@@ -65,11 +65,10 @@ class Verdict:
         if self.loss < self.constant - slack or (self.constant <= least and math.isfinite(self.loss)):
             return
         chance = f", give or take {slack:.2g}" if slack else ""
-        warnings.warn(
+        warn(
             f"{solver} has a mean loss of {self.loss:.4g} on {self.rows:,} {kind}, no better than the "
             f"{self.constant:.4g} of the best constant{chance}; {remedy}.",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 

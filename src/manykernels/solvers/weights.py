@@ -30,6 +30,11 @@ def simplex_start(work: Workspace, init: np.ndarray | None) -> np.ndarray:
 # -- alternation with closed-form weights, 1 < p <= 2 ----------------------------------------------------
 
 
+def closed_form(u: np.ndarray, p: float) -> np.ndarray:
+    """Return θ_i = u_i^(2-p)/(Σ_j u_j^p)^((2-p)/p), the best weights for the norms u."""
+    return (u / norm(u, p)) ** (2 - p)
+
+
 def alternation(work: Workspace, init: np.ndarray | None, p: float) -> Iterator[Iterate]:
     """Yield the iterates of θ_i ∝ u_i^(2-p), ‖θ‖_ν = 1, a fixed-point iteration on log θ as u_i = θ_i √g_i.
 

@@ -158,17 +158,8 @@ class Workspace:
             penalty, dual_penalty = fixed, float(theta @ g)
         else:
             penalty, dual_penalty = penalties(u, g, self.p)
-        bounds = certificate(
-            pb.loss,
-            pb.Y,
-            F,
-            A,
-            pb.C,
-            pb.sample_weight,
-            penalty=penalty,
-            dual_penalty=dual_penalty,
-            intercept=b,
-        )
+        known = pb.loss, pb.Y, F, A, pb.C, pb.sample_weight
+        bounds = certificate(*known, penalty=penalty, dual_penalty=dual_penalty, intercept=b)
         value = bounds.primal + self.lam / 2 * (fixed - penalty)
         return Iterate(theta, A, W, b, g, u, value, bounds.primal, bounds.dual)
 

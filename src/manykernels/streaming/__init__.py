@@ -37,25 +37,16 @@ __all__ = [
 ]
 
 #: Where the names live; they are imported when first asked for: a fit of rows in memory reads no files.
-_HOMES = {
-    "CHUNK_ROWS": "sources",
-    "MissingColumn": "columns",
-    "NewColumn": "columns",
-    "NotNumbers": "columns",
-    "Part": "views",
-    "Source": "sources",
-    "Standardised": "views",
-    "Stream": "stream",
-    "TableWriter": "arrow",
-    "check_probabilities": "predictions",
-    "is_source": "opening",
-    "open_source": "opening",
-    "predict_batches": "predictions",
-    "predict_rows": "predictions",
-    "predict_to": "predictions",
-    "prediction_columns": "predictions",
-    "refuse_input": "predictions",
+_ROOM = {
+    "arrow": "TableWriter",
+    "columns": "MissingColumn NewColumn NotNumbers",
+    "opening": "is_source open_source",
+    "predictions": "check_probabilities predict_batches predict_rows predict_to prediction_columns refuse_input",
+    "sources": "CHUNK_ROWS Source",
+    "stream": "Stream",
+    "views": "Part Standardised",
 }
+_HOMES = {name: home for home, names in _ROOM.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

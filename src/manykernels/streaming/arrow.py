@@ -17,7 +17,7 @@ import numpy as np
 
 from .._util.files import replacing
 from .._util.text import brief
-from .columns import NotNumbers, choose, float_type, index_of, listed, not_numbers
+from .columns import NotNumbers, float_type, listed, not_numbers
 from .files import arrow, check_files, format_of, in_one_sentence
 from .sources import CHUNK_ROWS, Chunk, Source, keys_of
 
@@ -74,17 +74,10 @@ class Tables(Source):
         bound = copy.copy(self)
         bound.y, bound.sample_weight = y, sample_weight
         schema = self.dataset.schema
-        bound.names = choose(
-            self.column_names,
-            (*listed(y), *listed(sample_weight)),
-            features,
-            self.columns,
-            self.drop,
-            index=index_of(schema),
-            warn=self.names is None,
-        )
+        roles = (*listed(y), *listed(sample_weight))
+        bound.names = self._named(self.column_names, roles, features, schema)
         dtypes = [_number_type(schema.field(name)) for name in bound.names]
-        dtypes += bound._types_elsewhere((*bound.names, *listed(y), *listed(sample_weight)))
+        dtypes += bound._types_elsewhere((*bound.names, *roles))
         bound._dtype = np.float64 if self._is_text else float_type(dtypes)
         if sample_weight is not None:
             _number_type(schema.field(sample_weight))
@@ -174,14 +167,9 @@ class Tables(Source):
         wide = {*(self.names or ()), *listed(self.sample_weight)}
         if self.numeric_targets:
             wide |= set(listed(self.y))
-        return pa.schema(
-            [
-                pa.field(
-                    f.name, pa.float64() if f.name in wide and not pa.types.is_boolean(f.type) else f.type
-                )
-                for f in self.dataset.schema
-            ]
-        )
+        booleans = pa.types.is_boolean
+        kinds = [(f, f.name in wide and not booleans(f.type)) for f in self.dataset.schema]
+        return pa.schema([pa.field(f.name, pa.float64() if widened else f.type) for f, widened in kinds])
 
     def _matrix(self, batch) -> np.ndarray:
         names = self.names or ()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from .._util.text import brief
+from .._util.text import brief, warn
 
 
 class ColumnError(ValueError):
@@ -132,10 +131,11 @@ def index_of(table) -> tuple[str, ...]:
     return tuple(name for name in stored.get("index_columns", ()) if isinstance(name, str))
 
 
-def choose(names, labels, features, columns, drop, *, index=(), warn=True) -> tuple[str, ...]:
+def choose(names, labels, features, columns, drop, *, index=(), first=True) -> tuple[str, ...]:
     """Return the features among the columns `names`: those asked for, or all that are left.
 
-    Left out are labels, what is dropped, columns of an `index`, and columns without a name, with a warning.
+    Left out are labels, what is dropped, columns of an `index`, and columns without a name, with a
+    warning the `first` time.
     """
     # Sets throughout: tables of many thousand columns must not take seconds.
     seen: set[str] = set()
@@ -151,8 +151,8 @@ def choose(names, labels, features, columns, drop, *, index=(), warn=True) -> tu
     if columns is not None:
         return tuple(name for name in columns if name not in roles)
     out = roles.union(drop or ())
-    if warn and "" in seen - out:
-        warnings.warn(UNNAMED, UserWarning, stacklevel=2)
+    if first and "" in seen - out:
+        warn(UNNAMED)
     out |= {"", *index}
     left = tuple(name for name in names if name not in out)
     if not left:

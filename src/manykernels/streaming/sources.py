@@ -1,7 +1,7 @@
 """Sources of rows: what a fit or a prediction can read chunk by chunk, several times and in any order of its units.
 
-A source is made of *units* (row groups of a file, stretches of an array), which can be read in any order; a unit
-is read as *chunks* of rows, in order. Memory is that of one chunk, whatever the number of rows.
+A source is made of *units* (row groups of a file, neighbours in an array), which can be read in any order; a unit is
+read as *chunks* of rows, in order. Memory is that of one chunk, whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -98,6 +98,12 @@ class Source:
         chosen: Any = copy.copy(self)
         chosen.columns, chosen.drop = columns, drop
         return chosen
+
+    def _named(self, names, labels, features, table) -> tuple[str, ...]:
+        """Return the names of the features among those of all columns, for sources that have a choice of them."""
+        known: Any = self
+        first = self.names is None
+        return choose(names, labels, features, known.columns, known.drop, index=index_of(table), first=first)
 
     def bind(self, y=None, sample_weight=None, features=None) -> Source:
         """Return the same source with the roles of its columns settled.
@@ -279,15 +285,7 @@ class Batches(Source):
         names = names_of(rows)
         if names is not None:
             labels = () if isinstance(first, tuple) else listed(y) + listed(sample_weight)
-            bound.names = choose(
-                names,
-                labels,
-                features,
-                self.columns,
-                self.drop,
-                index=index_of(rows),
-                warn=self.names is None,
-            )
+            bound.names = self._named(names, labels, features, rows)
         elif not isinstance(first, tuple) and not hasattr(first, "__array__"):
             raise ValueError(
                 f"The source yields {brief(first)}; its batches must be (X, y), (X, y, sample_weight), or tables "
@@ -382,20 +380,10 @@ class Batches(Source):
             return np.asarray(X, dtype=float_type([X.dtype]))
         if self.names is None:
             raise ValueError("it has column names, and the first batch has none.")
-        known = {
-            "",
-            *self.names,
-            *listed(self.y),
-            *listed(self.sample_weight),
-            *(self.drop or ()),
-            *index_of(X),
-        }
+        roles = (*listed(self.y), *listed(self.sample_weight))
+        known = {"", *self.names, *roles, *(self.drop or ()), *index_of(X)}
         new = [name for name in names if name not in known]
-        if new and self.columns is None and not self._chosen:
+        # Where there is nothing to learn, further columns do not matter.
+        if new and self.columns is None and roles:
             raise ValueError(f"it has a column {brief(new[0])}, which the first batch does not have.")
         return matrix(columns_of(X, self.names), self.names)
-
-    @property
-    def _chosen(self) -> bool:
-        """Whether there is nothing to learn from the targets, so that further columns do not matter."""
-        return self.y is None and self.sample_weight is None

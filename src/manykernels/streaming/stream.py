@@ -35,6 +35,10 @@ REPORT_SECONDS = 5.0
 
 #: Checked rows: X, targets in the plain form, weights.
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: Keys of rows, part by part.
+Keys = Iterable[np.ndarray]
+#: Is told lines of progress.
+Say = Callable[[str], None] | None
 
 
 class HeldOut:
@@ -60,18 +64,13 @@ class HeldOut:
     """
 
     def __init__(
-        self,
-        share: float,
-        n_rows: int | None,
-        seed: int,
-        keys: Iterable[np.ndarray] = (),
-        most: int = HELD_OUT_ROWS,
+        self, share: float, n_rows: int | None, seed: int, keys: Keys = (), most: int = HELD_OUT_ROWS
     ):
         self.below, self.seed, self.count = share, seed, 0
         self._left = most if n_rows is None else None
         if n_rows is not None and share > 0:
             self.below = min(share, most / n_rows)
-            hashes: Iterable[np.ndarray] = map(self._hash, keys)
+            hashes: Keys = map(self._hash, keys)
             if n_rows <= EXACT_ROWS:
                 hashes = self._settled(list(hashes))
             self.count = sum(int(np.count_nonzero(some < self.below)) for some in hashes)
@@ -251,7 +250,7 @@ class SourceStream(Stream):
     batch_size, seed : int
     held_out : HeldOut
     say : callable or None
-        Called with lines of progress, every `report_seconds`.
+        Called with lines of progress, every few seconds.
     """
 
     def __init__(
@@ -265,20 +264,19 @@ class SourceStream(Stream):
         batch_size: int,
         seed: int,
         held_out: HeldOut,
-        say: Callable[[str], None] | None = None,
-        report_seconds: float = REPORT_SECONDS,
+        say: Say = None,
     ):
         self.first, self.batch_size, self.share = first, batch_size, held_out.below
         self.n_rows = None if n_rows is None else n_rows - held_out.count
         self._source, self._check, self._encode, self._source_rows = source, check, encode, n_rows
-        self._seed, self._held, self._say, self._seconds = seed, held_out, say, report_seconds
+        self._seed, self._held, self._say = seed, held_out, say
         self._found: Problem | None = None
         self._looked = False
 
     def epoch(self, number: int) -> Iterator[Problem]:
         """Yield the batches of an epoch, counted from 0, whichever were read before."""
         rng = np.random.default_rng([self._seed, 2, number])
-        report = RowReport(self._say, f"pass {number + 1}", self.n_rows, self._seconds)
+        report = RowReport(self._say, f"pass {number + 1}", self.n_rows)
         rows = self._training_rows(rng.permutation(len(self._source.unit_rows())))
         for batch in rebatched(shuffled(rows, self._buffer_rows(), rng), self.batch_size):
             yield self._encode(batch)
@@ -385,13 +383,7 @@ def rebatched(rows: Iterable[Rows], size: int) -> Iterator[Rows]:
 class RowReport:
     """Says how far a pass is, every few seconds: rows, rows a second, and the time left."""
 
-    def __init__(
-        self,
-        say: Callable[[str], None] | None,
-        what: str,
-        n_rows: int | None,
-        seconds: float = REPORT_SECONDS,
-    ):
+    def __init__(self, say: Say, what: str, n_rows: int | None, seconds: float = REPORT_SECONDS):
         self.say, self.what, self.n_rows, self.seconds = say, what, n_rows, seconds
         self.rows, self.started = 0, time.perf_counter()
         self._last = self.started

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .sources import Chunk, Source, uniform
+from .sources import Chunk, Source, as_one, uniform
 
 #: Most rows, and most bytes, of the first sample.
 SAMPLE_ROWS, SAMPLE_BYTES = 50_000, 2**28
@@ -146,13 +146,8 @@ class Sample:
 
 def in_order(chunks: list[Chunk], where: str) -> Chunk:
     """Return chunks as one, its rows in the order of the source."""
-    order = np.argsort(np.concatenate([c.keys for c in chunks]), kind="stable")
-
-    def together(name):
-        values = [getattr(c, name) for c in chunks]
-        return None if values[0] is None else np.concatenate(values)[order]
-
-    return Chunk(together("X"), together("y"), together("sample_weight"), together("keys"), where)
+    all_rows = as_one(chunks, where)
+    return all_rows.take(np.argsort(all_rows.keys, kind="stable"))
 
 
 def sample_units(source: Source, size: int, seed: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from ...kernels.statistics import Rows
 from ..bank import row_tiles
 from ..base import Direction, Members, Scaling, Searcher
 from ..continuum import draw_near, kept, maxima, over_tiles
+from ..search import rho_sq_of
 
 if TYPE_CHECKING:
     from . import BandwidthFamily
@@ -123,12 +124,8 @@ class BandwidthSearch(Searcher):
         def partial(a, b):
             _, index, place = self._binned(a, b)
             where, weight = index.ravel(), direction.tile(a, b).ravel()
-            return np.stack(
-                [
-                    np.bincount(where, weights=weight, minlength=self.n_bins),
-                    np.bincount(where, weights=weight * place.ravel(), minlength=self.n_bins),
-                ]
-            )
+            both = weight, weight * place.ravel()
+            return np.stack([np.bincount(where, weights=w, minlength=self.n_bins) for w in both])
 
         sums, moments = sum(over_tiles(partial, self.X.shape[0]))
         # Value at log σ of a pair at log distance v: φ(log σ - v), φ(u) = exp(-exp(-qu)), φ' = q exp(-qu) φ.
@@ -165,7 +162,7 @@ class BandwidthSearch(Searcher):
             grid, self.curve(direction), lambda t: self.exact(direction, t), TOLERANCE, size + len(exclude)
         )
         members = [(v, float(np.clip(math.exp(t), self.low, self.high))) for v, t in found]
-        rho_sq = _scales(self.scale, [z for _, z in members])
+        rho_sq = rho_sq_of(self.scale, [z for _, z in members])
         members = [(v / r, z) for (v, z), r in zip(members, rho_sq, strict=True)]
         return kept(members, exclude, _same, size, True)
 
@@ -182,10 +179,6 @@ class BandwidthSearch(Searcher):
 
         over_tiles(fill, n)
         return K
-
-
-def _scales(scale, members) -> np.ndarray:
-    return np.ones(len(members)) if scale is None else scale.rho_sq(members, 1.0)
 
 
 def _same(a, b) -> bool:
@@ -285,7 +278,7 @@ class ColumnwiseSearch(Searcher):
             member = tuple(np.exp(t).tolist())
             if not any(_same(member, z) for _, z in pairs):
                 pairs.append((self.value_of(M, member), member))
-        rho_sq = _scales(self.scale, [z for _, z in pairs])
+        rho_sq = rho_sq_of(self.scale, [z for _, z in pairs])
         found = [(v / r, z) for (v, z), r in zip(pairs, rho_sq, strict=True)]
         return kept(sorted(found, key=lambda pair: -pair[0]), exclude, _same, size, False)
 
@@ -318,7 +311,7 @@ def _gaussian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]:
     squares = np.square(Z)
     norms = squares.sum(axis=1)
     value, gradient = 0.0, np.zeros(Z.shape[1])
-    for a, b in row_tiles(len(Z)):  # the upper triangle, in pieces that stay in cache
+    for a, b in row_tiles(len(Z)):  # the upper triangle, in tiles that stay in cache
         W = Z[a:b] @ Z[a:].T
         W *= 2.0
         W -= norms[a:b, None]

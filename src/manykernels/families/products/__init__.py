@@ -287,10 +287,7 @@ class Products(Searchable):
         """Return features for monomials, tiles of products otherwise."""
         if self.base is None:
             return FeatureBank(
-                lambda a, b: monomials(X, members[a:b]),
-                np.ones(len(members), dtype=np.intp),
-                X.shape[0],
-                sizes,
+                lambda a, b: monomials(X, members[a:b]), np.ones(len(members)), X.shape[0], sizes
             )
         return _ProductBank(self, X, members, sizes)
 

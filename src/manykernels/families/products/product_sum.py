@@ -99,11 +99,8 @@ class ProductSum(Kernel):
 
     def _symbol(self):
         r = len(self.scale)
-        n = (
-            n_multisets(r, self.degree)
-            if self.count == "distinct"
-            else sum(r**d for d in range(1, self.degree + 1))
-        )
+        ordered = sum(r**d for d in range(1, self.degree + 1))
+        n = n_multisets(r, self.degree) if self.count == "distinct" else ordered
         return f"all {n:,} products of degree ≤ {self.degree}"
 
     def parameters(self) -> dict[str, Any]:

@@ -158,12 +158,10 @@ class Sampler(ABC):
     def _list(self, tally, log_g, log_total, rng):
         """Return the draws in random order, and their probabilities."""
         distinct = list(tally)
-        logs = np.array(
-            [
-                log_g[z] + math.log(orderings(z)) + len(z) * self.log_unit - self.log_prior[len(z)]
-                for z in distinct
-            ]
-        )
+        units = [len(z) * self.log_unit for z in distinct]
+        priors = [self.log_prior[len(z)] for z in distinct]
+        ways = [log_g[z] + math.log(orderings(z)) for z in distinct]
+        logs = np.array(ways) + units - priors
         of = rng.permutation(np.repeat(np.arange(len(distinct)), [tally[z] for z in distinct]))
         named = [tuple(self.active[list(z)].tolist()) for z in distinct]
         return [named[i] for i in of], np.exp(logs - log_total)[of]

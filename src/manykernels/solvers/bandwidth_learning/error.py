@@ -36,9 +36,8 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
     lam = math.exp(t[-1])
     M = K + 1.0
     M[np.diag_indices(n)] += lam
-    factor, info = lapack.dpotrf(
-        M.T, lower=1, overwrite_a=1
-    )  # M is symmetric, its transpose as LAPACK wants it
+    # M is symmetric, its transpose as LAPACK wants it.
+    factor, info = lapack.dpotrf(M.T, lower=1, overwrite_a=1)
     if info:
         return math.inf, np.zeros(len(t))
     alpha, _ = lapack.dpotrs(factor, Y, lower=1)

@@ -79,9 +79,8 @@ def _places(n: int, rng) -> list[int]:
     free = n - GROUP_ROWS
     if free <= 0:
         return [0]
-    count = (
-        GROUPS if n >= NOISY_ROWS else min(2 * GROUPS, 2 * n // GROUP_ROWS)
-    )  # none need be in many of them
+    # Of few rows none need be in many groups.
+    count = GROUPS if n >= NOISY_ROWS else min(2 * GROUPS, 2 * n // GROUP_ROWS)
     return ((np.arange(count) + rng.random(count)) / count * free).astype(int).tolist()
 
 

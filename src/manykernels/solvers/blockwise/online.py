@@ -168,13 +168,8 @@ def _absorb(solver, plan: Plan, state: State, batch: Problem) -> None:
     """Change coefficients and sums by a batch's rows."""
     maps = plan.maps()
     Y, s = batch.Y, batch.sample_weight
-    assert s is not None
-    rows = dense(batch.X)
-    F = (
-        _filter(plan, maps, state, rows, Y, s)
-        if maps[0].sparse
-        else _sum_up(solver, plan, maps, state, rows, Y, s)
-    )
+    known = plan, maps, state, dense(batch.X), Y, s
+    F = _filter(*known) if maps[0].sparse else _sum_up(solver, *known)
     totals = state["totals"].copy()
     totals[:4] += len(Y), s.sum(), s @ np.square(Y - F).sum(axis=1), s @ np.square(Y).sum(axis=1)
     totals[4:] += s @ Y
@@ -198,9 +193,8 @@ def _filter(plan: Plan, maps, state: State, X, Y, s) -> np.ndarray:
     for some in (blocks[i : i + 8] for i in range(0, len(blocks), 8)):
         bins = map_in_threads(lambda part: np.concatenate([g.bins(X[part]) for g in grids]).T.copy(), some)
         for part, places in zip(some, bins, strict=True):
-            filter_rows(
-                places, Y[part], noise[part], state["W"], state["variance"], state["intercept"], F[part]
-            )
+            model = state["W"], state["variance"], state["intercept"]
+            filter_rows(places, Y[part], noise[part], *model, F[part])
     return F
 
 
@@ -282,30 +276,17 @@ def _result(plan: Plan, state: State, c: int) -> Result:
         plan = replace(plan, blocks=blocks)
         scale = np.repeat(np.sqrt(blocks), [_width(m, k) for m, k in zip(maps, blocks, strict=True)])
         W, b = state["W"][1:] / scale[:, None], state["W"][0]
-    loss = 0.5 * error / max(n, 1)
-    return plan.result(
-        W,
-        b,
-        state["theta"],
-        None,
-        objective=float(loss),
-        gap=np.nan,
-        gap_kind="none",
-        n_iter=1,
-        converged=False,
-        trace=Trace((float(loss),), (np.nan,), (0.0,), (len(plan.members),), {"C": (plan.C,)}),
-        calibration=calibration,
-    )
+    loss = float(0.5 * error / max(n, 1))
+    trace = Trace((loss,), (np.nan,), (0.0,), (len(plan.members),), {"C": (plan.C,)})
+    known = {"objective": loss, "gap": np.nan, "gap_kind": "none", "n_iter": 1, "converged": False}
+    return plan.result(W, b, state["theta"], None, **known, trace=trace, calibration=calibration)
 
 
 def _provisional(solver, state: State, problem: Problem) -> Result:
     """Return a model on few rows, with equal bandwidths from their distances; the state stays as it is."""
     gathered = _gathered(state, problem)
-    known = {
-        "seed": np.array([0]),
-        "C": np.array([gathered.C]),
-        "member": np.atleast_1d(np.asarray(quick(gathered), dtype=float)),
-    }
+    member = np.atleast_1d(np.asarray(quick(gathered), dtype=float))
+    known = {"seed": np.array([0]), "C": np.array([gathered.C]), "member": member}
     plan = lay_plan(solver, gathered, None, known)
     plan = replace(plan, blocks=np.minimum(plan.blocks, 64))
     fresh = _begin(solver, plan, gathered)

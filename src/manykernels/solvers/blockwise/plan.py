@@ -15,6 +15,7 @@ from ...predictors import RandomFeature, feature_maps
 from ...problem import Problem, Result, nu_of
 from ..aligning import weigh
 from ..base import NothingAligned, generator
+from ..weights import closed_form
 from ._grids import sum_of_squares
 from .preparation import Prepared, columns_of_time, prepare
 
@@ -152,10 +153,8 @@ def passes(solver, first: Problem, n_rows: int | None) -> tuple[int, int]:
         # In the order of time what one sweep leaves over is what lasts.
         once = many and solver.sweeps == "auto" and not _in_order_of_time(first)
         sweeps = 1 if once else 2
-    return (
-        grids if solver.grids == "auto" else solver.grids,
-        sweeps if solver.sweeps == "auto" else solver.sweeps,
-    )
+    asked = (solver.grids, grids), (solver.sweeps, sweeps)
+    return tuple(own if given == "auto" else given for given, own in asked)  # type: ignore[return-value]
 
 
 def _sizes(solver, maps: list[Any], n_rows: int | None, grids: int) -> tuple[np.ndarray, np.ndarray]:
@@ -199,7 +198,7 @@ def best_weights(norms: np.ndarray, p: float, alive: np.ndarray) -> np.ndarray:
     if not norms.any() or p == 2:
         theta = alive.astype(float)
         return theta / norm(theta, nu_of(p)) if theta.any() else theta
-    return (norms / norm(norms, p)) ** (2 - p)
+    return closed_form(norms, p)
 
 
 # -- what a state knows --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ..log import Progress
 from ..stream_run import State, StreamRun
 from ..verdict import Verdict, compare
 from .plan import REMEDY, Plan, best_weights, first_weights, lay_plan
-from .rows import RowStore, Sizes
+from .rows import RowStore, Sizes, joined
 from .sweeps import Sweeps, lay_out
 
 #: Of the arrays in a state: bins by their numbers, rows in the order of the store, outputs by fours and eights.
@@ -45,11 +45,13 @@ class SweepRun(StreamRun):
         self.sizes = sizes
         self.twice = solver.validation_fraction == "auto" and stream.share == 0
         self.saved: State | None = None
-        self.plan: Plan | None = None
-        self.sweeps: Sweeps | None = None
         self.held_out: Problem | None = None
         self.targets: np.ndarray = np.zeros(1)
         self.weight = 0.0
+
+    #: There once they are laid; the latter until `close`.
+    plan: Plan
+    sweeps: Sweeps
 
     # -- the loop --------------------------------------------------------------------------------------
 
@@ -62,22 +64,20 @@ class SweepRun(StreamRun):
         self.saved = state
 
     def state(self):
-        assert self.plan is not None
         state = {**self.plan.to_arrays(), "layout": np.array([LAYOUT])}
-        if self.sweeps is None:
+        if not hasattr(self, "sweeps"):
             return state
         swept = {name: value.copy() for name, value in self.sweeps.state.items()}
         return {**state, **swept, "residuals": self.sweeps.store.all_residuals()}
 
     def kept(self):
-        if self.plan is None or self.sweeps is None:
+        if not hasattr(self, "sweeps"):
             return None
         return f"in sweep {self._position[0] + 1} of {self.plan.sweeps}; the model so far is kept."
 
     @property
     def _position(self) -> np.ndarray:
         """Sweeps done, units done of the next one, and which of the two phases."""
-        assert self.sweeps is not None
         return self.sweeps.state["position"]
 
     def work(self):
@@ -101,7 +101,6 @@ class SweepRun(StreamRun):
     def _begin(self, stream: Stream, phase: int, saved: State | None, calibration) -> None:
         """Read the rows, and set out from zero or from a saved state."""
         plan = self.plan
-        assert plan is not None
         maps = plan.maps()
         store = self._read(stream, maps)
         units = lay_out(maps, plan.blocks, store.seen)
@@ -117,7 +116,6 @@ class SweepRun(StreamRun):
         self.sweeps, self.held_out = Sweeps(store, maps, units, state), stream.held_out
 
     def _read(self, stream: Stream, maps) -> RowStore:
-        assert self.plan is not None
         grids = [m.grids(0, int(b)) for m, b in zip(maps, self.plan.blocks, strict=True) if m.sparse]
         kept = {"keep_rows": any(not m.sparse for m in maps), "scratch": self.scratch}
         store = RowStore(grids, **kept, n_rows=stream.n_rows, sizes=self.sizes)
@@ -125,7 +123,6 @@ class SweepRun(StreamRun):
         try:
             for batch in stream.epoch(0):  # the same order after a resume
                 s = batch.sample_weight
-                assert s is not None
                 store.append(batch.X, batch.Y, s)
                 self.targets, self.weight = self.targets + s @ batch.Y, self.weight + float(s.sum())
             store.close_input()
@@ -139,7 +136,6 @@ class SweepRun(StreamRun):
     def _swept(self) -> Iterator[Progress | None]:
         """Sweep over the blocks, and yield after each, or some grids."""
         plan, sweeps, at = self.plan, self.sweeps, self._position
-        assert plan is not None and sweeps is not None
         state = sweeps.state
         while at[0] < plan.sweeps:
             lams = plan.lams(sweeps.units, state["theta"])
@@ -155,16 +151,15 @@ class SweepRun(StreamRun):
 
     def close(self):
         """Give threads, files and memory back."""
-        if self.sweeps is not None:
+        if hasattr(self, "sweeps"):
             self.sweeps.close()
             self.sweeps.store.close()
-            self.sweeps = None
+            del self.sweeps
 
     # -- the result ------------------------------------------------------------------------------------
 
     def result(self, *, interrupted):
         sweeps, plan = self.sweeps, self.plan
-        assert sweeps is not None and plan is not None
         state, gap, kind = sweeps.state, np.nan, "none"
         if self.solver.certify and not interrupted:
             gap, kind = self._gap(), "features"
@@ -180,11 +175,8 @@ class SweepRun(StreamRun):
     def _model(self, **fields) -> Result:
         """Return the model of the sweeps so far."""
         sweeps, plan = self.sweeps, self.plan
-        assert sweeps is not None and plan is not None
         W, store = sweeps.state["W"], sweeps.store
-        tables = [
-            t[0] if len(t) == 1 else np.concatenate(t) if t else None for t in (store.slots, store.seen)
-        ]
+        tables = [joined(t) if t else None for t in (store.slots, store.seen)]
         unknown = {
             "objective": np.nan,
             "gap": np.nan,
@@ -199,7 +191,7 @@ class SweepRun(StreamRun):
     def _judged(self, result: Result) -> np.ndarray | None:
         """Warn if the mean is as good on the rows held out, and return what turns scores into probabilities."""
         held = self.held_out
-        if held is None or held.sample_weight is None or np.count_nonzero(held.sample_weight) < LEAST:
+        if held is None or np.count_nonzero(held.sample_weight) < LEAST:
             return None
         F, mean = result.predictor.scores(held.X), self.targets / max(self.weight, 1e-300)
         verdict = Verdict.of(compare(held.loss, held.Y, F, mean, held.sample_weight))
@@ -209,7 +201,6 @@ class SweepRun(StreamRun):
     def _objective(self, total: float) -> tuple[float, np.ndarray]:
         """Return P, and the kernels' norms, from Σ_t s_t ‖R_t‖²."""
         sweeps, plan = self.sweeps, self.plan
-        assert sweeps is not None and plan is not None
         norms, n = plan.norms(sweeps.units, sweeps.state["W"]), sweeps.store.n_rows
         b = sweeps.state["W"][0].astype(float)
         penalty = norm(norms, self.solver.p) ** 2 + float(b @ b)
@@ -221,7 +212,6 @@ class SweepRun(StreamRun):
         ℓ*(-A/(C s)) = ½‖R‖² - <R, Y> and Y = R + f, so that D needs Σ s <R, f> = Σ_k <W_k, Z_kᵀ S R> and g alone.
         """
         sweeps, plan = self.sweeps, self.plan
-        assert sweeps is not None and plan is not None
         n, C, state = sweeps.store.n_rows, plan.C, sweeps.state
         squares, products = sweeps.dual_sums()
         g = np.zeros(len(plan.members))

@@ -151,9 +151,8 @@ class Sweeps:
         def along(k):
             for span in self.store.spans(self.lanes[k]):
                 R, s = self.store.residuals(span), self.store.weights(span)
-                self._visit_span(
-                    unit, pending, span, R, s, self._sums[k], self._counts[k] if curvature else None
-                )
+                counts = self._counts[k] if curvature else None
+                self._visit_span(unit, pending, span, R, s, self._sums[k], counts)
                 if pending >= 0:
                     self.store.put_residuals(span, R)
 
@@ -161,10 +160,8 @@ class Sweeps:
         self._forget([pending])
         self.state["pending"][0] = -1
         parts, counts = self._sums[:, : unit.width], self._counts[:, : unit.width]
-        sums, total = (
-            parts.sum(axis=0)[:, : self.state["W"].shape[1]],
-            counts.sum(axis=0) if curvature else None,
-        )
+        sums = parts.sum(axis=0)[:, : self.state["W"].shape[1]]
+        total = counts.sum(axis=0) if curvature else None
         parts[...] = counts[...] = 0.0
         return sums, total
 
@@ -276,9 +273,7 @@ class Sweeps:
         """Return ‖Zᵀ S R‖² and <W, Zᵀ S R> of every unit, without a step: a pass over the rows for each."""
         squares, products = np.empty(len(self.units)), np.empty(len(self.units))
         for k, unit in enumerate(self.units):
-            sums = self.visit(k, curvature=False)[0].astype(
-                np.float64
-            )  # small differences of them are wanted
+            sums = self.visit(k, curvature=False)[0].astype(float)  # small differences of them are wanted
             squares[k] = float(np.sum(sums * sums))
             products[k] = float(np.sum(sums * self.state["W"][unit.part]))
         return squares, products

@@ -35,13 +35,11 @@ class Oracle:
         Norm over kernels.
     expensive : float
         Multiply-adds from which on a search counts as expensive.
-    searcher : Searcher, optional
-        By default the family's own.
     """
 
-    def __init__(self, problem: Problem, rng, p: float = 1.0, *, expensive: float = EXPENSIVE, searcher=None):
+    def __init__(self, problem: Problem, rng, p: float = 1.0, *, expensive: float = EXPENSIVE):
         self.problem, self.rng, self.p = problem, rng, p
-        self.searcher: Any = searcher or _searcher(problem, p)
+        self.searcher: Any = _searcher(problem, p)
         self.continuum = math.isinf(problem.family.size())
         trace = isinstance(problem.scale.how, str) and problem.scale.how == "trace"
         self.lazy = p == 1 and trace and getattr(self.searcher, "cost", 0.0) > expensive

@@ -6,7 +6,6 @@ Both are pursuits: they share the search, the gap and the end.
 from __future__ import annotations
 
 import math
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from ...combination import Combination
 from ...families.base import Best, Enumerable, HasFeatures, can
 from ...problem import GapKind, Problem, Result
 from ..active import FEW_MEMBERS, Active
-from ..log import Log, Step
+from ..log import Log
 from ..loop import ROUNDING, Interruptible
 from .least_squares import refitter_for
 from .oracle import CANDIDATES, Oracle
@@ -31,15 +30,7 @@ if TYPE_CHECKING:
 
 #: Why steps ended; see :class:`~manykernels.solvers.Greedy`. Empty while they go on.
 Ending: TypeAlias = Literal[
-    "",
-    "gap",
-    "max_kernels",
-    "criterion",
-    "exact_fit",
-    "callback",
-    "max_iter",
-    "no_progress",
-    "interrupted",
+    "", "gap", "max_kernels", "criterion", "exact_fit", "callback", "max_iter", "no_progress", "interrupted"
 ]
 
 
@@ -132,8 +123,7 @@ class Pursuit(ABC):
     def record(self, point: Point, found: Best) -> bool:
         """Log a step; whether it was the last."""
         gap = self.gap(point, found)
-        seconds = time.perf_counter() - self.log.started
-        stopped = self.log(Step(len(self.log) + 1, point.objective, gap, seconds, len(point)))
+        stopped = self.log.add(point.objective, gap, len(point))
         watched = self.watch is not None and self.watch(self)
         reasons: tuple[tuple[Ending, bool], ...] = (
             ("gap", self.small(gap, point.objective)),

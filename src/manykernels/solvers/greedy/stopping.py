@@ -55,7 +55,6 @@ class Folds:
     def run(self) -> None:
         """Take every pursuit to where the held-out loss has not fallen for a while."""
         s = self.problem.sample_weight
-        assert s is not None
         for test in self.parts:
             train = np.setdiff1d(np.arange(self.problem.n_rows), test)
             if s[train].any() and s[test].any():
@@ -64,7 +63,6 @@ class Folds:
     def _path(self, train, test) -> None:
         pb = self.problem
         s = pb.sample_weight
-        assert s is not None
         X = pb.X[np.ix_(train, train)] if pb.family.pairwise else pb.X[train]
         Xt = pb.X[np.ix_(test, train)] if pb.family.pairwise else pb.X[test]
         scale = Scale.fit(pb.family, X, pb.scale.how, s[train])

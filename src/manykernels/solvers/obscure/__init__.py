@@ -294,11 +294,7 @@ class Ufo(_Stochastic):
     Orabona, Jie (2011), *Ultra-Fast Optimization Algorithm for Sparse Multi Kernel Learning*, ICML, Algorithm 1.
     """
 
-    rules: ClassVar = {
-        **_Stochastic.rules,
-        "alpha": number(),
-        "p": AUTO | number(1, 2, open="left"),
-    }
+    rules: ClassVar = {**_Stochastic.rules, "alpha": number(), "p": AUTO | number(1, 2, open="left")}
 
     def __init__(
         self, alpha=0.0, *, p="auto", epochs=200, tol=1e-4, average=True, memory="1GiB", random_state=None

@@ -9,14 +9,7 @@ import numpy as np
 
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads
-from ...certificates import (
-    Certificate,
-    certificate,
-    feasible_multiple,
-    feasible_projection,
-    mean_loss,
-    norm,
-)
+from ...certificates import Certificate, certificate, feasible_multiple, feasible_projection, mean_loss, norm
 from ...combination import Combination
 from ...families.values import Values
 from ...losses.base import DOMAIN_SLACK

@@ -26,7 +26,8 @@ from ...streaming.stream import MemoryStream
 from ..base import StreamingSolver, generator
 from ..log import Progress
 from ..verdict import ENOUGH, NO_LOSS, Verdict, best_constant, compare
-from .state import FeatureState, closed_form
+from ..weights import closed_form
+from .state import FeatureState
 from .steps import Steps
 
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
@@ -193,10 +194,8 @@ class TriplyStochastic(StreamingSolver):
     def memory_stream(self, problem):
         """Return the rows in another random order in every epoch; a share of those with weight is held out."""
         share = self.held_out_share(int(np.count_nonzero(problem.sample_weight)))
-        seed = seed_of(self.random_state)
-        return MemoryStream(
-            problem, self.rows_at_once, seed, shuffle=True, share=share, first_rows=OBJECTIVE_ROWS
-        )
+        size, seed = self.rows_at_once, seed_of(self.random_state)
+        return MemoryStream(problem, size, seed, shuffle=True, share=share, first_rows=OBJECTIVE_ROWS)
 
     @property
     def rows_at_once(self) -> int:

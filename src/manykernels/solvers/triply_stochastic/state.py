@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..._util.arrays import product_width
-from ...certificates import norm
 from ..verdict import ENOUGH
 from ._steps import NUMBERS, follow, lam_of
 
@@ -255,9 +254,3 @@ class Layout:
             part = array[self.places[block], : len(self.state.intercept)]
             part[:] = blocks[block]
             blocks[block] = part
-
-
-def closed_form(u: np.ndarray, p: float) -> np.ndarray:
-    """Return θ_i = u_i^(2-p) / (Σ_j u_j^p)^((2-p)/p)."""
-    total = norm(u, p)
-    return (u / total) ** (2 - p)
