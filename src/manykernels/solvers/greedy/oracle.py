@@ -91,9 +91,8 @@ class Oracle:
         values = self.searcher.values(direction, pool)
         order = np.argsort(-values, kind="stable")[:CANDIDATES]
         chance = (2 * math.log(self.problem.family.size()) + direction.V.shape[1]) / self.problem.n_rows
-        least = max(
-            level * 1.01, 1.5 * chance * self.problem.n_rows * float(np.vdot(direction.V, direction.V))
-        )
+        square = float(np.vdot(direction.V, direction.V))
+        least = max(level * 1.01, 1.5 * chance * self.problem.n_rows * square)
         order = order[values[order] > least]
         if not len(order):
             return None

@@ -31,7 +31,7 @@ from .state import FeatureState
 from .steps import Steps
 
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
-BATCH_ROWS = 16384
+UPDATE_ROWS = 16384
 #: Rows of a step by default, and the fewest; where there are few rows, so that an epoch has so many steps.
 STEP_ROWS, FEWEST_STEP_ROWS, FEWEST_STEPS = 128, 8, 16
 #: Most rows on which the objective is computed.
@@ -201,7 +201,7 @@ class TriplyStochastic(StreamingSolver):
     def rows_at_once(self) -> int:
         """Rows handed to `update` together: whole steps."""
         size = self.rows_of_step(0)
-        return max(1, BATCH_ROWS // size) * size
+        return max(1, UPDATE_ROWS // size) * size
 
     def rows_of_step(self, n_rows: int) -> int:
         """Return how many rows a step takes of so many in all; 0: nobody knows."""
