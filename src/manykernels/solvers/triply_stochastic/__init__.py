@@ -3,6 +3,10 @@
 :class:`TriplyStochastic` says what is minimised, how, and where it departs from the paper. ``steps.py`` takes the steps
 of one batch, on the state that ``state.py`` describes and with features that ``ahead.py`` makes ahead of them; the
 compiled loops of a step are ``_steps.py``.
+
+A step of Algorithm 3 (Li et al. 2017): rows (line 2), kernels (line 3) and features for them (line 4) are drawn, the
+rows are scored (line 5, Algorithm 4), ψ (line 6), the steps γ and η (lines 7 and 8) follow, the drawn kernels'
+coefficients move against the gradient (line 9), and all shrink (line 10).
 """
 
 from __future__ import annotations
