@@ -25,7 +25,7 @@ def test_the_package_alone_imports_nothing():
 
 def test_rooms_are_attributes_of_the_package():
     rooms = "certificates combination estimators families features kernels losses machines persistence predictors "
-    rooms += "problem registry solvers streaming"
+    rooms += "problem solvers streaming"
     found = run(f"import manykernels; print(all(hasattr(manykernels, room) for room in {rooms.split()}))")
     assert found.strip() == "True"
 

@@ -22,7 +22,7 @@ _HOMES = {
 }
 _ROOMS = ("certificates", "families", "kernels", "losses", "solvers", "streaming")
 #: Found as attributes as well, though a tab does not show them.
-_INNER = "combination estimators features machines persistence predictors problem registry".split()
+_INNER = ("combination", "estimators", "features", "machines", "persistence", "predictors", "problem")
 
 
 def __getattr__(name: str) -> Any:
