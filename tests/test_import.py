@@ -23,6 +23,13 @@ def test_the_package_alone_imports_nothing():
     assert not {"numpy", "scipy", "sklearn", "numba", "pyarrow"} & set(loaded)
 
 
+def test_rooms_are_attributes_of_the_package():
+    rooms = "certificates combination estimators families features kernels losses machines persistence predictors "
+    rooms += "problem solvers streaming"
+    found = run(f"import manykernels; print(all(hasattr(manykernels, room) for room in {rooms.split()}))")
+    assert found.strip() == "True"
+
+
 def test_import_brings_in_nothing_optional():
     # scikit-learn itself imports pandas, and pandas pyarrow, where they are installed.
     loaded = run(

@@ -21,12 +21,14 @@ _HOMES = {
     "load": "persistence",
 }
 _ROOMS = ("certificates", "families", "kernels", "losses", "solvers", "streaming")
+#: Found as attributes as well, though a tab does not show them.
+_INNER = ("combination", "estimators", "features", "machines", "persistence", "predictors", "problem")
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in _ROOMS:
+    elif name in (*_ROOMS, *_INNER):
         value = import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -61,7 +61,6 @@ class Dual:
     rows: Any
     A: np.ndarray
     intercept: np.ndarray
-    kind = "dual"
 
     @classmethod
     def from_training(cls, combination: Combination, X, A, intercept) -> Dual:
@@ -111,7 +110,6 @@ class Primal:
     combination: Combination
     W: np.ndarray
     intercept: np.ndarray
-    kind = "primal"
 
     def _members(self):
         used = np.flatnonzero(self.combination.weights)
@@ -194,14 +192,13 @@ class RandomFeature:
     intercept: np.ndarray
     slots: np.ndarray | None = None
     seen: np.ndarray | None = None
-    kind = "random_feature"
 
     def _maps(self) -> list[Any]:
         n_features, seed = int(self.n_features[0]), int(self.seed[0])
         return feature_maps(self.combination.family, self.combination.members, n_features, seed, self.size)
 
     def _parts(self):
-        """Yield (member's place, most rows of a task, function that adds their scores), for pieces of the predictor."""
+        """Yield (member's place, most rows of a task, function that adds their scores), for parts of the predictor."""
         first = place = 0
         for i, feature_map in enumerate(self._maps()):
             count = int(self.blocks[i])
@@ -226,7 +223,7 @@ class RandomFeature:
                 first = last
 
     def _add(self, n_rows, add, X, out) -> None:
-        """Add a piece's scores, on row tiles in threads."""
+        """Add a part's scores, on row tiles in threads."""
 
         def task(part):
             rows = X[part].toarray() if issparse(X) else X[part]

@@ -125,7 +125,7 @@ def test_whole_numbers_may_turn_into_fractions_further_down(tmp_path):
     (tmp_path / "rows").mkdir()
     lines = (
         f"{1:.500f},1\n{2:.500f},2\n" * 1500 + "1,1.5\n"
-    )  # more than the stretch from which types are guessed
+    )  # more than the part from which types are guessed
     (tmp_path / "rows" / "0.csv").write_text("a,y\n" + lines)
     said = fit(tmp_path / "rows", tmp_path / "m.mk", "-t", "y")
     assert "target y (regression)" in said

@@ -177,7 +177,7 @@ def test_blocks_of_rows_do_not_change_anything(route, c):
     X, A = data(n=50, c=c)
     draws = [
         MonomialSampler(X, None, np.ones(3), route, sizes).draw(A, 500, np.random.default_rng(0))
-        for sizes in (DrawSizes(), DrawSizes(kept_rows=0, kept_pairs=0, block=512, strip_rows=7))
+        for sizes in (DrawSizes(), DrawSizes(kept_rows=0, kept_pairs=0, block=512, tile_rows=7))
     ]
     assert draws[0][0] == draws[1][0]
     assert_allclose(draws[0][1], draws[1][1], rtol=1e-10)

@@ -55,14 +55,14 @@ def test_bins_are_those_of_the_definition(dtype):
     rows = np.column_stack(
         [
             rng.standard_normal(3000),
-            rng.random(3000) < 0.01,  # within most strips constant
+            rng.random(3000) < 0.01,  # within most tiles constant
             rng.standard_normal(3000) * 100 + 1e4,
-            np.sort(rng.standard_normal(3000)),  # an edge lies between strips
+            np.sort(rng.standard_normal(3000)),  # an edge lies between tiles
         ]
     ).astype(dtype)
     grids = Binning(np.array([0.5, 3.0, 20.0, 2.0]), 4, None, 7, 0, 2**12).grids(0, 20)
     assert_array_equal(grids.bins(rows), twin(grids, rows))
-    assert_array_equal(grids.bins(rows[::-1]), twin(grids, rows)[:, ::-1])  # not contiguous, other strips
+    assert_array_equal(grids.bins(rows[::-1]), twin(grids, rows)[:, ::-1])  # not contiguous, other tiles
 
 
 def test_bins_far_from_zero_are_those_of_the_definition():

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manykernels.features import Exact, FourierBlocks
-from manykernels.features._fourier import FARTHEST, cos_sin
+from manykernels.features._fourier import LARGEST_ANGLE, cos_sin
 from manykernels.features.fourier import FourierBlock
 from manykernels.kernels import RBF, Linear
 
@@ -37,8 +37,8 @@ def test_cosines_and_sines_are_right_to_the_last_bit_of_one(size):
 def test_multiples_of_a_quarter_turn_and_the_border_between_both_ways():
     k = np.arange(-5000, 5001)
     near = [np.float32(k * np.pi / 2), np.nextafter(np.float32((k + 0.5) * np.pi / 2), np.float32(np.inf))]
-    border = [np.nextafter(FARTHEST, s * np.float32(np.inf), dtype=np.float32) for s in (-1, 1)]
-    P = np.concatenate([*near, border, [FARTHEST, -FARTHEST, 0.0, -0.0]])[None, :]
+    border = [np.nextafter(LARGEST_ANGLE, s * np.float32(np.inf), dtype=np.float32) for s in (-1, 1)]
+    P = np.concatenate([*near, border, [LARGEST_ANGLE, -LARGEST_ANGLE, 0.0, -0.0]])[None, :]
     assert_allclose(both(P), plain(P), rtol=0, atol=ULP)
 
 

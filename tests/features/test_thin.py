@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from manykernels.features._thin import SMALL, add_thin_sums, rows_of_a_piece, thin_scores
+from manykernels.features._thin import SMALL, add_thin_sums, rows_of_a_tile, thin_scores
 
 
 @pytest.mark.parametrize("c", [1, 2, 7, 8, 10, 32])
@@ -24,7 +24,7 @@ def test_thin_products_are_products(n, width, c):
 @pytest.mark.parametrize("n", [0, 1, 15, 1024, 10**6])
 @pytest.mark.parametrize("multiplications", [0, 1, 8192, 70_000, 10**7])
 def test_pieces_are_small_and_cover_all_rows(n, multiplications):
-    step = rows_of_a_piece(n, multiplications)
+    step = rows_of_a_tile(n, multiplications)
     assert step >= min(n, 1)
     assert step == n or step == 1 or step * multiplications <= SMALL
     assert step == n or step < 16 or step % 16 == 0

@@ -1,4 +1,4 @@
-"""The compiled pieces of a stochastic gradient step do what the formulas in NumPy say."""
+"""The compiled parts of a stochastic gradient step do what the formulas in NumPy say."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rows that come in pieces: sources, the order of a pass, what is refused, and predictions to files."""
+"""Rows that come in batches: sources, the order of a pass, what is refused, and predictions to files."""
 
 import datetime
 import subprocess
@@ -295,7 +295,7 @@ def test_small_types_stay_in_single_precision(tmp_path):
 
 def test_numbers_in_text_may_turn_into_fractions_further_down(tmp_path):
     path = tmp_path / "rows.csv"
-    n = 200_000  # more than the stretch from which types are guessed
+    n = 200_000  # more than the part from which types are guessed
     values = (np.arange(n) + np.where(np.arange(n) > n - 3, 0.5, 0.0)).tolist()
     path.write_text("a,y\n" + "".join(f"{v!r},{v!r}\n" if v % 1 else f"{int(v)},1\n" for v in values))
     (rows, _, _), _, _ = one_pass(path, "y")
@@ -352,8 +352,8 @@ def test_a_pass_is_repeatable_and_another_pass_has_another_order(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 7, 64, 5000])
 def test_the_buffer_keeps_rows_together_and_loses_none(size):
-    pieces = [(X[i : i + 33], y[i : i + 33], s[i : i + 33]) for i in range(0, N, 33)]
-    out = list(shuffled(pieces, size, np.random.default_rng(0)))
+    parts = [(X[i : i + 33], y[i : i + 33], s[i : i + 33]) for i in range(0, N, 33)]
+    out = list(shuffled(parts, size, np.random.default_rng(0)))
     rows, t, w = (np.concatenate(p) for p in zip(*out, strict=True))
     order, wanted = np.lexsort(rows.T), np.lexsort(X.T)
     assert_array_equal(rows[order], X[wanted])
@@ -363,11 +363,11 @@ def test_the_buffer_keeps_rows_together_and_loses_none(size):
 
 def test_a_buffer_spreads_rows_beyond_its_size():
     numbers = np.arange(100_000.0)
-    pieces = [
+    parts = [
         (numbers[i : i + 1000, None], numbers[i : i + 1000], numbers[i : i + 1000])
         for i in range(0, 100_000, 1000)
     ]
-    out = np.concatenate([p[1] for p in shuffled(pieces, 10_000, np.random.default_rng(0))])
+    out = np.concatenate([p[1] for p in shuffled(parts, 10_000, np.random.default_rng(0))])
     # A row stays for a geometric time: its displacement has about the buffer's size as its mean.
     assert np.abs(out - numbers).mean() > 5_000
     assert np.abs(out - numbers).max() > 40_000
@@ -375,8 +375,8 @@ def test_a_buffer_spreads_rows_beyond_its_size():
 
 @pytest.mark.parametrize("size", [1, 10, 64, 999, 1000, 3000])
 def test_batches_have_the_size_asked_for(size):
-    pieces = [(X[i : i + 64], y[i : i + 64], s[i : i + 64]) for i in range(0, N, 64)]
-    out = list(rebatched(pieces, size))
+    parts = [(X[i : i + 64], y[i : i + 64], s[i : i + 64]) for i in range(0, N, 64)]
+    out = list(rebatched(parts, size))
     assert [len(p[2]) for p in out[:-1]] == [size] * (len(out) - 1)
     assert_array_equal(np.concatenate([p[0] for p in out]), X)
 

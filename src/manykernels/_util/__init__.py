@@ -1,1 +1,1 @@
-"""What any room may use: arrays, threads, memory, words. Nothing here knows of kernels."""
+"""What any room may use: arrays, threads, memory, files, words, checks. Nothing here knows of kernels."""

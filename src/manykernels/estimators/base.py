@@ -31,15 +31,13 @@ from ..losses import Loss
 from ..problem import GapKind, Problem, Result, Scale, Trace
 from ..registry import MANY_ROWS, bound_family, is_auto, make_solver, streaming_names, streams
 from ..solvers import Solver, Step, StreamingSolver
-from ..solvers.log import heard
+from ..solvers.log import OnIteration, heard
 from .targets import NOTHING_KNOWN, Known, encoded
 
 #: What `kernels`, `normalize` and `random_state` may be.
 Kernels: TypeAlias = str | Kernel | Family | Sequence[Any] | Mapping[str, Any] | Callable[..., Any]
 Normalize: TypeAlias = Literal["auto", "trace", "base"] | Sequence[float] | np.ndarray | None
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
-#: What is called after every iteration; True stops.
-OnIteration: TypeAlias = Callable[[Step], Any]
 
 #: Sparse rows are made dense for kernels that need it, up to this many bytes.
 DENSE_BYTES = 2**31

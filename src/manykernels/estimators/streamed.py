@@ -20,11 +20,12 @@ from .._version import __version__
 from ..persistence.checkpoint import Checkpoint, digest
 from ..problem import Problem
 from ..registry import is_auto, solver_class, streaming_names, streams
-from ..solvers import Solver, Step
+from ..solvers import Solver
 from ..solvers.base import generator
+from ..solvers.log import OnIteration
 from ..streaming import is_source, open_source
 from ..streaming.sources import Arrays, Batches, Chunk, Source
-from ..streaming.stream import HeldOut, Rows, SourceStream, Stream
+from ..streaming.stream import CheckedRows, HeldOut, SourceStream, Stream
 from ..streaming.survey import (
     SAMPLE_BYTES,
     SAMPLE_ROWS,
@@ -38,8 +39,6 @@ from ..streaming.survey import (
 from .targets import Known, announced_classes, balancing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .base import MKL
 
 # -- partial_fit ---------------------------------------------------------------------------------------
@@ -105,9 +104,7 @@ def _check_streams(model: MKL, why: str) -> None:
         )
 
 
-def fit_source(
-    model: MKL, source: Source, on_iteration: Callable[[Step], Any] | None, checkpoint, classes
-) -> None:
+def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, checkpoint, classes) -> None:
     """Open the stream, hand it to the solver, keep what it returns."""
     if model._pairwise:
         raise ValueError("kernels='precomputed' needs all rows at once; pass a stack of matrices as X.")
@@ -188,7 +185,7 @@ class Opening:
         problem = self._first_problem(sample, found)
         context = _without_rows(problem)
 
-        def encode(rows: Rows) -> Problem:
+        def encode(rows: CheckedRows) -> Problem:
             X, t, s = rows
             return replace(context, X=X, Y=self.model._encode(t), sample_weight=s)
 
@@ -257,7 +254,7 @@ class Opening:
         self.model.classes_ = self.announced  # type: ignore[attr-defined]
         self._targets(chunk)
 
-    def _check_chunk(self, chunk: Chunk) -> Rows:
+    def _check_chunk(self, chunk: Chunk) -> CheckedRows:
         """Return rows, targets in the plain form and weights; what is wrong with them is said with their place."""
         width = self.model.n_features_in_
         if chunk.X.shape[1] != width:

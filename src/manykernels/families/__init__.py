@@ -1,4 +1,10 @@
-"""Sets of kernels: a list, ready-made matrices, all products of base kernels, continua."""
+"""Sets of kernels: a list, ready-made matrices, all products of base kernels, continua.
+
+``base.py`` says what a family answers and what more it may be able to do. ``finite.py`` has lists and ready-made
+matrices, ``products/`` and ``bandwidths/`` are rooms, ``dirichlets.py`` is a continuum of frequencies on what
+``continuum.py`` shares. What families hand out: banks (``bank.py``, with ``_stack.py``), values of single pairs
+(``values.py``), searches along a ``direction.py`` (``search.py``), draws (``draws.py``).
+"""
 
 from .bandwidths import Gaussians, Laplacians
 from .base import Enumerable, Family, HasFeatures, HasRandomFeatures, Maximisable, Samplable

@@ -47,7 +47,8 @@ class BankSizes:
 
 BANK_SIZES = BankSizes()
 
-Block = Callable[[int], np.ndarray]
+#: From a member's number to its values on some pairs of rows.
+MemberValues = Callable[[int], np.ndarray]
 #: A statistic and the columns it is of.
 Key = tuple[str, tuple[int, ...] | None]
 
@@ -109,7 +110,7 @@ class TileBank(Bank):
         self._cacheable = all_bytes <= sizes.cache_bytes
 
     @abstractmethod
-    def open(self, a: int, b: int) -> Block:
+    def open(self, a: int, b: int) -> MemberValues:
         """Return a function from a member's number to its values on rows a:b × columns a:n."""
 
     def _stacks(self) -> list[np.ndarray] | None:
@@ -122,7 +123,7 @@ class TileBank(Bank):
         block = self.open(*tile)
         return np.stack([block(i) for i in range(self.n_members)])
 
-    def part(self, t: int, first: int, last: int) -> Block:
+    def part(self, t: int, first: int, last: int) -> MemberValues:
         """Return ``open(first, last)`` for rows within tile t, from what is kept where anything is."""
         stacks = self._stacks()
         if stacks is None:
@@ -205,7 +206,7 @@ class Sharing:
         Xs = select(X)
         return pairwise_statistic(key[0], Xs, Xs if Z is X else select(Z))
 
-    def open(self, X: Rows, Z: Rows, known: Mapping[Key, np.ndarray] | None = None) -> Block:
+    def open(self, X: Rows, Z: Rows, known: Mapping[Key, np.ndarray] | None = None) -> MemberValues:
         """Return a function from a kernel's number to its Gram matrix on X and Z, a fresh array."""
         seen = dict(known or {})
 
@@ -256,7 +257,7 @@ class KernelBank(TileBank):
         keep = not self._cacheable and 8 * self.n_rows**2 * len(self.sharing.shared) <= budget
         self._statistics = {k: self.sharing.statistic(k, X, X) for k in self.sharing.shared} if keep else {}
 
-    def open(self, a: int, b: int) -> Block:
+    def open(self, a: int, b: int) -> MemberValues:
         """Return the kernels' values on one tile."""
         known = {key: S[a:b, a:] for key, S in self._statistics.items()}
         return self.sharing.open(self.X[a:b], self.X[a:], known)
@@ -278,7 +279,7 @@ class StackBank(Bank):
         edges = np.unique(np.round(cuts).astype(int))
         self.tiles = list(itertools.pairwise(edges))
 
-    def part(self, t: int, first: int, last: int) -> Block:
+    def part(self, t: int, first: int, last: int) -> MemberValues:
         """Return a function from a member's number to its values on rows first:last × columns first:n."""
         return lambda i: self.stack[first:last, first:, self.members[i]].astype(float)
 

@@ -139,13 +139,8 @@ class FrequencySearch(Searcher):
 
     def _best(self, direction, size, exclude, rng):
         """Return the best maxima over σ."""
-        found = maxima(
-            self.grid,
-            self.curve(direction),
-            lambda t: self.exact(direction, t),
-            1e-4 * self.pitch,
-            size + len(exclude),
-        )
+        values, tolerance, most = self.curve(direction), 1e-4 * self.pitch, size + len(exclude)
+        found = maxima(self.grid, values, lambda t: self.exact(direction, t), tolerance, most)
         rho_sq = np.ones(1) if self.scale is None else self.scale.rho_sq([0.0], 1.0)  # the same for all
         pairs = [(v / rho_sq[0], float(np.clip(t, self.grid[0], self.grid[-1]))) for v, t in found]
         return kept(pairs, exclude, lambda a, b: abs(a - b) <= SAME_FREQUENCY * self.pitch, size, True)

@@ -6,7 +6,7 @@ where that is enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from .._util.arrays import row_blocks
 from .._util.threads import map_in_threads
 from ..kernels import Kernel
 from ..kernels.statistics import Rows
-from .bank import Key, Sharing
+from .bank import Key, MemberValues, Sharing
 
 #: Single precision will do when rounding of the statistic moves no kernel value by more than this share.
 SINGLE_IS_ENOUGH = 1e-4
@@ -25,8 +25,6 @@ SINGLE_IS_ENOUGH = 1e-4
 LARGEST = 1e30
 #: Rows looked at to find that out.
 PROBED = 128
-
-Block = Callable[[int], np.ndarray]
 
 
 class Values:
@@ -50,7 +48,7 @@ class Values:
         one = np.ones(1)
         return np.column_stack([self.family.diag(self.X, [member], one) for member in self.members])
 
-    def open(self, rows: np.ndarray, columns: np.ndarray | slice, single: bool = True) -> Block:
+    def open(self, rows: np.ndarray, columns: np.ndarray | slice, single: bool = True) -> MemberValues:
         """Return a function from a member's number to its values on some rows and columns.
 
         `single` allows single precision.
@@ -80,7 +78,7 @@ class StackValues(Values):
         every = list(members) == list(range(X.shape[2]))
         self.ready = np.ascontiguousarray(X if every else X[:, :, list(members)])
 
-    def open(self, rows: np.ndarray, columns: np.ndarray | slice, single: bool = True) -> Block:
+    def open(self, rows: np.ndarray, columns: np.ndarray | slice, single: bool = True) -> MemberValues:
         """Return a function from a kernel's number to its values."""
         assert self.ready is not None
         part = self.ready[rows][:, columns]
@@ -112,7 +110,7 @@ class KernelValues(Values):
         users = (k for k, own in zip(self.sharing.kernels, self.sharing.keys, strict=True) if own == key)
         return all(single.enough_for(key[0], kernel) for kernel in users)
 
-    def open(self, rows: np.ndarray, columns: np.ndarray | slice, single: bool = True) -> Block:
+    def open(self, rows: np.ndarray, columns: np.ndarray | slice, single: bool = True) -> MemberValues:
         """Return a function from a kernel's number to its values."""
         known: dict[Any, np.ndarray] = {}
         for held, keys in self.singles.values():

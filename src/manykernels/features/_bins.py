@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 
 #: Rows whose columns are turned at a time: a few of them stay in the first-level cache.
-STRIP = 1024
-#: Most different rows of two-valued columns in a strip that are worth being numbered.
+TILE_LENGTH = 1024
+#: Most different rows of two-valued columns in a tile that are worth being numbered.
 PATTERNS = 256
 #: Beyond the first one 32 bits overflow, and beyond the second one 64: coordinates are cut off there.
 FAR, FARTHEST = 2**30, 2.0**62
@@ -43,7 +43,7 @@ def _add_far_coordinates(column, m, inverse, shift, factor, codes):
 
 @njit(cache=True, nogil=True)
 def _switches(turned, m, low, high, chosen):
-    """Write which columns take just two values in a strip, 64 at most, and return how many there are."""
+    """Write which columns take just two values in a tile, 64 at most, and return how many there are."""
     count = 0
     for j in range(len(low)):
         if count == len(chosen) or low[j] == high[j]:
@@ -61,11 +61,11 @@ def _switches(turned, m, low, high, chosen):
 
 @njit(cache=True, nogil=True)
 def _patterns(turned, m, low, chosen, count, most, known, ids):
-    """Return the number of different rows of a strip's switches, -1 if there are more than `most`.
+    """Return the number of different rows of a tile's switches, -1 if there are more than `most`.
 
     Parameters
     ----------
-    turned, m, low : the strip's columns, their length, and the smallest values
+    turned, m, low : the tile's columns, their length, and the smallest values
     chosen, count : the switches
     most : int
     known : (most,) array of uint64
@@ -80,12 +80,12 @@ def _patterns(turned, m, low, chosen, count, most, known, ids):
         for t in range(m):
             if turned[chosen[i], t] != off:
                 words[t] |= bit
-    slots = np.full(4 * STRIP, -1, dtype=np.int32)
+    slots = np.full(4 * TILE_LENGTH, -1, dtype=np.int32)
     found = 0
     for t in range(m):
         at = (words[t] * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(52)
         while slots[at] >= 0 and known[slots[at]] != words[t]:
-            at = (at + np.uint64(1)) & np.uint64(4 * STRIP - 1)
+            at = (at + np.uint64(1)) & np.uint64(4 * TILE_LENGTH - 1)
         if slots[at] < 0:
             if found == most:
                 return -1
@@ -100,7 +100,7 @@ def _patterns(turned, m, low, chosen, count, most, known, ids):
 def fill_bins(X, order, columns, inverse, shift, factors, bits, out):
     """Write the bin of some rows in every grid.
 
-    Work is done strip by strip, and columns are told apart by their values there. One whose values all share one
+    Work is done tile by tile, and columns are told apart by their values there. One whose values all share one
     coordinate adds a constant: it is found from the smallest and largest value, and costs nothing per row. Columns
     with two values, as dummies of categories have, are taken together: their different rows are few as a rule, so
     that a grid codes these, and rows look their code up.
@@ -120,15 +120,15 @@ def fill_bins(X, order, columns, inverse, shift, factors, bits, out):
     out : (grids, n) array of unsigned integers
     """
     n, k, grids = len(order), len(columns), inverse.shape[0]
-    turned = np.empty((k, STRIP), dtype=X.dtype)
+    turned = np.empty((k, TILE_LENGTH), dtype=X.dtype)
     low, high = np.empty(k, dtype=X.dtype), np.empty(k, dtype=X.dtype)
-    codes = np.empty(STRIP, dtype=np.int32)
+    codes = np.empty(TILE_LENGTH, dtype=np.int32)
     chosen, plain = np.empty(64, dtype=np.int64), np.empty(k, dtype=np.bool_)
-    known, ids = np.empty(PATTERNS, dtype=np.uint64), np.empty(STRIP, dtype=np.uint16)
+    known, ids = np.empty(PATTERNS, dtype=np.uint64), np.empty(TILE_LENGTH, dtype=np.uint16)
     deltas, table = np.empty(64, dtype=np.int32), np.empty(PATTERNS, dtype=np.int32)
     drop = np.uint32(32 - bits)
-    for first in range(0, n, STRIP):
-        m = min(STRIP, n - first)
+    for first in range(0, n, TILE_LENGTH):
+        m = min(TILE_LENGTH, n - first)
         for j in range(k):
             low[j] = high[j] = X[order[first], columns[j]]
         for t in range(m):

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
-from ._thin import rows_of_a_piece
+from ._thin import rows_of_a_tile
 
 _F, _I = np.float32, np.int32
 _QUARTERS = _F(2 / np.pi)
@@ -22,14 +22,14 @@ _ROUNDER = _F(1.5 * 2**23)
 _HIGH, _MIDDLE = _F(201 / 2**7), _F(2029 / 2**22)
 _LOW = _F(np.pi / 2 - 201 / 2**7 - 2029 / 2**22)
 #: Beyond it k has more bits, and float64 does the work.
-FARTHEST = _F(8192.0)
-_FARTHEST_BITS = int(FARTHEST.view(_I))
+LARGEST_ANGLE = _F(8192.0)
+_LARGEST_BITS = int(LARGEST_ANGLE.view(_I))
 #: ``sin r - r = r³ (...)`` and ``cos r - 1 + r²/2 = r⁴ (...)`` in powers of r², the largest error being least.
 _S1, _S2, _S3 = _F(-0.166666506214), _F(0.008331975964), _F(-0.00019495293)
 _C1, _C2, _C3 = _F(0.04166664680712), _F(-0.001388736448231), _F(2.44380905943e-05)
 _ABSOLUTE, _HALF = _I(2**31 - 1), _F(0.5)
-#: Rows that are projected at a time, where ``thin.py``'s would be fewer than these.
-PIECE, FEWEST = 1024, 32
+#: Rows that are projected at a time, where ``_thin.py``'s would be fewer than these.
+TILE, FEWEST_ROWS_TOGETHER = 1024, 32
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -67,7 +67,7 @@ def _far(x, scale, cosines, sines):
 @njit(cache=True, nogil=True)
 def _both(x, scale, cosines, sines):
     """Do the same, as fast as it can be done."""
-    if _near(x, scale, cosines, sines) > _FARTHEST_BITS:
+    if _near(x, scale, cosines, sines) > _LARGEST_BITS:
         _far(x, scale, cosines, sines)
 
 
@@ -108,9 +108,9 @@ def project_cos_sin(X, frequencies, halves, Z, first):
     Z, first : as in `cos_sin`
     """
     d, total = frequencies.shape
-    step = min(PIECE, rows_of_a_piece(len(X), d * total))
-    if step < FEWEST:
-        step = PIECE
+    step = min(TILE, rows_of_a_tile(len(X), d * total))
+    if step < FEWEST_ROWS_TOGETHER:
+        step = TILE
     P = np.empty((min(len(X), step), total), dtype=np.float32)
     for a in range(0, len(X), step):
         b = min(a + step, len(X))

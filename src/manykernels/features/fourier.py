@@ -11,7 +11,7 @@ from ._fourier import cos_sin, project_cos_sin
 from .base import RandomMap
 
 #: A column's part of a projection up to which single precision will do: it errs by 3e-5 there.
-FARTHEST = 512.0
+SINGLE_TERM = 512.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class FourierBlock:
         if rows.dtype != np.float64 or not len(rows):
             return False
         terms = np.abs(rows).max(axis=0) * np.abs(self.frequencies).max(axis=1)
-        return bool(terms.max(initial=0.0) > FARTHEST)
+        return bool(terms.max(initial=0.0) > SINGLE_TERM)
 
 
 @dataclass(frozen=True, eq=False)

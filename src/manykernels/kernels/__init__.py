@@ -3,6 +3,10 @@
 A kernel is a description (a :class:`~sklearn.base.BaseEstimator`): it clones, prints, and takes part in a
 grid search. Most kernels are a scalar function of one *statistic* of a pair of rows (inner product,
 squared distance, ...); kernels on the same columns share it, see :mod:`manykernels.families.bank`.
+
+``base.py`` is what every kernel answers, ``plain.py`` has those by formula, ``wrapped.py`` those of scikit-learn and
+callables; ``columns.py`` turns names of columns into numbers, ``statistics.py`` computes what kernels know of pairs of
+rows, with ``_distances.py``, its compiled loops.
 """
 
 from .base import Kernel

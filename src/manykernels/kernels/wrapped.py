@@ -106,9 +106,8 @@ class Function(Kernel):
         return {}
 
 
-def _diag_by_blocks(kernel, X, block=64):
-    n = X.shape[0]
-    return np.concatenate([np.diagonal(kernel(X[a : a + block])) for a in range(0, n, block)])
+def _diag_by_blocks(kernel, X):
+    return np.concatenate([np.diagonal(kernel(X[a : a + 64])) for a in range(0, X.shape[0], 64)])
 
 
 def as_kernel(spec: Any, where: str = "kernels") -> Kernel:

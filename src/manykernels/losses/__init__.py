@@ -1,6 +1,7 @@
 """Losses: value, gradient, conjugate, and an integer code for compiled loops.
 
-To add one, subclass :class:`Loss` in a file of its own and enter it in ``LOSSES``.
+``base.py`` is the contract, then there is one loss a file; ``_pull.py`` has their subgradients for compiled loops. To
+add one, subclass :class:`Loss` in a file of its own and enter it in ``LOSSES``.
 """
 
 from __future__ import annotations

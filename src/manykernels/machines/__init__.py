@@ -150,15 +150,7 @@ def _coefficients(start: Start, shape: tuple[int, ...]) -> np.ndarray:
     return A
 
 
-def _solve(
-    space: Space,
-    Y: np.ndarray,
-    loss: Loss,
-    U: np.ndarray,
-    starts: list[np.ndarray],
-    A: np.ndarray,
-    tol: float,
-) -> Fit:
+def _solve(space: Space, Y, loss: Loss, U, starts: list[np.ndarray], A, tol: float) -> Fit:
     """Begin at the best of the starts, or at zero where that is better."""
     Y, U = np.ascontiguousarray(Y), np.ascontiguousarray(U)
     V = np.zeros_like(starts[0])

@@ -82,15 +82,7 @@ def newton(
     return State(V, F, state.n_iter + steps, converged)
 
 
-def _line_search(
-    space: Space,
-    V: np.ndarray,
-    F: np.ndarray,
-    D: np.ndarray,
-    G: np.ndarray,
-    response: Response,
-    decrement: float,
-) -> tuple[float, np.ndarray]:
+def _line_search(space: Space, V, F, D, G, response: Response, decrement: float) -> tuple[float, np.ndarray]:
     """Return a step length whose slope is at most half the first slope, and its response.
 
     The objective is convex along the line and its slope increases; slopes keep their digits near

@@ -15,6 +15,10 @@ from .fit import Fit, Task, better
 from .newton import DualProblem, State, newton, proximal
 from .spaces import Solve
 
+#: The second derivative of a loss from y, f and C s, and the dual of one output.
+Weights = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+Fallback = Callable[[Task], DualProblem] | None
+
 
 def squared(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     """Solve ``(K + 1/U) A = Y`` (kernel ridge regression) by one factorisation, shared by all outputs.
@@ -24,14 +28,8 @@ def squared(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     """
     space, Y, U = task.space, task.Y, task.U
     system = space.curved(U)
-    state = newton(
-        space,
-        State(V, space.scores(V)),
-        lambda F: U[:, None] * (Y - F),
-        lambda F, A: system,
-        tol,
-        max_iter=20,
-    )
+    start = State(V, space.scores(V))
+    state = newton(space, start, lambda F: U[:, None] * (Y - F), lambda F, A: system, tol, max_iter=20)
     return better(task, state.V, U[:, None] * (Y - state.F), state.n_iter)
 
 
@@ -110,13 +108,7 @@ def squared_hinge_dual(task: Task) -> DualProblem:
     )
 
 
-def _each_output(
-    task: Task,
-    V: np.ndarray,
-    tol: float,
-    weights: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
-    fallback: Callable[[Task], DualProblem] | None = None,
-) -> Fit:
+def _each_output(task: Task, V, tol: float, weights: Weights, fallback: Fallback = None) -> Fit:
     """Solve each output by Newton's method.
 
     ``weights(y, f, U)`` is the second derivative; ``fallback(output)`` the dual to hand to the proximal

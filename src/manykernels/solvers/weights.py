@@ -1,6 +1,7 @@
 """Two descents on kernel weights over a list of kernels: alternation for p > 1, reduced gradients for p = 1.
 
-Each is a generator of evaluated iterates, as bare as the algorithm; whoever runs it decides when to stop.
+:func:`closed_form` gives the best weights for the kernels' norms. Each descent is a generator of evaluated iterates, as
+bare as the algorithm; whoever runs it decides when to stop.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ streams; :func:`open_source` is for choosing columns. Predictions come batch by 
 
 ``sources.py`` says what a source is and has those in memory, ``files.py`` and ``arrow.py`` those in files,
 ``columns.py`` what columns may hold, ``views.py`` sources made of others, ``opening.py`` finds the source for what a
-user passes; ``stream.py`` makes of it what a solver is given, and ``predictions.py`` predicts.
+user passes. A fit looks at the targets first (``survey.py``: labels, means, a sample); ``stream.py`` makes of a source
+what a solver is given, rows held out and shuffled batches; ``predictions.py`` predicts.
 """
 
 from __future__ import annotations

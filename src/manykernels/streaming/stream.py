@@ -34,7 +34,7 @@ BUFFER_ROWS, BUFFER_BYTES = 65_536, 2**26
 REPORT_SECONDS = 5.0
 
 #: Checked rows: X, targets in the plain form, weights.
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+CheckedRows = tuple[np.ndarray, np.ndarray, np.ndarray]
 #: Keys of rows, part by part.
 Keys = Iterable[np.ndarray]
 #: Is told lines of progress.
@@ -256,8 +256,8 @@ class SourceStream(Stream):
     def __init__(
         self,
         source: Source,
-        check: Callable[[Chunk], Rows],
-        encode: Callable[[Rows], Problem],
+        check: Callable[[Chunk], CheckedRows],
+        encode: Callable[[CheckedRows], Problem],
         first: Problem,
         *,
         n_rows: int | None,
@@ -287,7 +287,7 @@ class SourceStream(Stream):
         width = self.first.X.shape[1]
         return max(self.batch_size, min(BUFFER_ROWS, BUFFER_BYTES // (8 * width + 16)))
 
-    def _training_rows(self, order) -> Iterator[Rows]:
+    def _training_rows(self, order) -> Iterator[CheckedRows]:
         held, kept = self._held.start(), []
         for chunk in self._source.chunks(order):
             out = held.chosen(chunk.keys)
@@ -327,15 +327,15 @@ class SourceStream(Stream):
         return other
 
 
-def joined(rows: list[Rows]) -> Rows:
+def joined(rows: list[CheckedRows]) -> CheckedRows:
     """Return rows as one."""
     X, t, s = (np.concatenate(parts) for parts in zip(*rows, strict=True))
     return X, t, s
 
 
-def shuffled(rows: Iterable[Rows], size: int, rng: np.random.Generator) -> Iterator[Rows]:
+def shuffled(rows: Iterable[CheckedRows], size: int, rng: np.random.Generator) -> Iterator[CheckedRows]:
     """Pass rows through a buffer of `size` rows: each one that enters takes the place of one drawn at random."""
-    buffer: Rows | None = None
+    buffer: CheckedRows | None = None
     filled = 0
     for some in rows:
         if buffer is None:
@@ -362,9 +362,9 @@ def shuffled(rows: Iterable[Rows], size: int, rng: np.random.Generator) -> Itera
         yield tuple(part[order] for part in buffer)  # type: ignore[misc]
 
 
-def rebatched(rows: Iterable[Rows], size: int) -> Iterator[Rows]:
+def rebatched(rows: Iterable[CheckedRows], size: int) -> Iterator[CheckedRows]:
     """Cut rows into batches of `size` rows; the last one may be smaller."""
-    waiting: list[Rows] = []
+    waiting: list[CheckedRows] = []
     count = 0
     for some in rows:
         first, n = 0, len(some[2])

@@ -281,10 +281,10 @@ def test_signs_end_at_the_optimum():
         assert (np.abs(slope[1:]) <= mu * t + 1e-8).all(), trial
 
 
-def corrective(solver, pb, limits=None, **pieces):
-    """Return the result of corrective steps with some other pieces."""
+def corrective(solver, pb, limits=None, **parts):
+    """Return the result of corrective steps with other parts."""
     limits = limits or Limits(solver.max_kernels, swaps=solver.swaps)
-    return Corrective(solver, pb, Log(None, 0.0), np.random.default_rng(0), limits, **pieces).run()
+    return Corrective(solver, pb, Log(None, 0.0), np.random.default_rng(0), limits, **parts).run()
 
 
 def test_least_squares_agree_with_reduced_gradients():

@@ -72,7 +72,7 @@ class Columnwise(Kernel):
         return self.feature_map(np.asarray(self.sigma), n_features, None, seed, index, size)
 
     def _symbol(self):
-        return f"{self.symbol}(σ={listed(self.sigma)})"
+        return f"{self.symbol}(σ={_shortened(self.sigma)})"
 
 
 class BandwidthFamily(Continuum):
@@ -151,10 +151,8 @@ class BandwidthFamily(Continuum):
             rows = rows[np.linspace(0, len(rows) - 1, COLUMN_ROWS).astype(int)]
         X, s = X[rows], s[rows]
         columns = [X[:, [j]].toarray() if issparse(X) else X[:, [j]] for j in range(X.shape[1])]
-        return [
-            _widened(distance_quantiles(x, s, "l1", COLUMN_LEVELS, COLUMN_ROWS), COLUMN_WIDEN)
-            for x in columns
-        ]
+        found = [distance_quantiles(x, s, "l1", COLUMN_LEVELS, COLUMN_ROWS) for x in columns]
+        return [_widened(quantiles, COLUMN_WIDEN) for quantiles in found]
 
     def _box(self, n_columns: int) -> np.ndarray:
         """Return the bounds, one row per parameter."""
@@ -325,7 +323,7 @@ def _widened(quantiles, factors) -> tuple[float, float]:
     return float(low * factors[0]), float(high * factors[1])
 
 
-def listed(sigma: Sequence[float]) -> str:
+def _shortened(sigma: Sequence[float]) -> str:
     """Return bandwidths as a short text."""
     texts = [f"{v:.3g}" for v in sigma]
     return ",".join([*texts[:3], "…", *texts[-2:]] if len(texts) > 6 else texts)

@@ -158,9 +158,8 @@ class BandwidthSearch(Searcher):
     def _best(self, direction, size, exclude, rng):
         """Return the best maxima over σ."""
         grid = np.minimum(self.grid, math.log(self.high))
-        found = maxima(
-            grid, self.curve(direction), lambda t: self.exact(direction, t), TOLERANCE, size + len(exclude)
-        )
+        values, most = self.curve(direction), size + len(exclude)
+        found = maxima(grid, values, lambda t: self.exact(direction, t), TOLERANCE, most)
         members = [(v, float(np.clip(math.exp(t), self.low, self.high))) for v, t in found]
         rho_sq = rho_sq_of(self.scale, [z for _, z in members])
         members = [(v / r, z) for (v, z), r in zip(members, rho_sq, strict=True)]
@@ -353,9 +352,8 @@ def draw_columnwise(
     if not A.any():
         return search.family.draw_uniform(size, rng)
     members, density = [], np.ones(size)
-    columns = [
-        BandwidthSearch(search.family, search.X[:, [i]], None, *search.box[i]) for i in range(len(search.box))
-    ]
+    X, box = search.X, search.box
+    columns = [BandwidthSearch(search.family, X[:, [i]], None, *bounds) for i, bounds in enumerate(box)]
     start = A @ A.T
     for k in range(size):
         M, sigma = start.copy(), []

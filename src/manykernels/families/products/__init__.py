@@ -37,7 +37,7 @@ from ..._util.checks import check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, as_kernel
 from ...kernels.statistics import Rows
-from ..bank import BANK_SIZES, Bank, BankSizes, Block, FeatureBank, Sharing, TileBank
+from ..bank import BANK_SIZES, Bank, BankSizes, FeatureBank, MemberValues, Sharing, TileBank
 from ..base import Drawer, Members, Scaling, Searchable
 from ..draws import checked
 from ..search import CostedSearcher, ListSearcher
@@ -382,5 +382,5 @@ class _ProductBank(TileBank):
         super().__init__(X.shape[0], len(members), sizes)
         self.family, self.X, self.of = family, X, members
 
-    def open(self, a: int, b: int) -> Block:
+    def open(self, a: int, b: int) -> MemberValues:
         return self.family._open(self.X[a:b], self.X[a:], self.of)

@@ -30,9 +30,9 @@ class DrawSizes:
     Attributes
     ----------
     kept_pairs : int
-        S and its Hadamard powers are kept up to this many entries in all, otherwise recomputed in strips.
-    strip_rows : int
-        Rows of a strip of S: short enough that the lower triangle, which is left out, is nearly half.
+        S and its Hadamard powers are kept up to this many entries in all, otherwise recomputed in tiles.
+    tile_rows : int
+        Rows of a tile of S: short enough that the lower triangle, which is left out, is nearly half.
     kept_rows : int
         Scaled columns are kept up to this many entries, otherwise made block by block (expansion only).
     block : int
@@ -40,7 +40,7 @@ class DrawSizes:
     """
 
     kept_pairs: int = 2**23
-    strip_rows: int = 128
+    tile_rows: int = 128
     kept_rows: int = 2**22
     block: int = PREFIX_BLOCK
 
@@ -89,10 +89,8 @@ class PairTable:
         w = self.r - self.first[which]
         a, b = np.divmod(at - (self.ends[which] - w**2), w)
         a, b = a + self.first[which], b + self.first[which]
-        return [
-            (*self.heads[h], min(i, j), max(i, j))
-            for h, i, j in zip(which.tolist(), a.tolist(), b.tolist(), strict=True)
-        ]
+        places = zip(which.tolist(), a.tolist(), b.tolist(), strict=True)
+        return [(*self.heads[h], min(i, j), max(i, j)) for h, i, j in places]
 
     def pick(self, rng: np.random.Generator, size: int) -> tuple[list[Prefix], np.ndarray]:
         """Draw products, and return them with the logs of their g."""
@@ -120,7 +118,7 @@ class MonomialSampler(Sampler):
     answers all k coordinates at once. *Pairs*: diag(Xᵀ((v vᵀ) ∘ S^{∘(k-1)})X) for the next coordinate
     alone, n² r/2, whatever k. The cheaper is taken, for the number of draws that share the prefix.
 
-    Memory: a table holds at most ``MOST_PLACES`` entries, or half as many as the data; strips of the upper
+    Memory: a table holds at most ``MOST_PLACES`` entries, or half as many as the data; tiles of the upper
     triangle of S and of its powers are kept up to ``sizes.kept_pairs`` entries. There is no n × n × r array, and
     none of n × n when rows are many.
 
@@ -155,12 +153,12 @@ class MonomialSampler(Sampler):
         norm = max((math.sqrt((Z**2).sum(axis=0).max(initial=0.0)) for _, Z in self.blocks()), default=0.0)
         self.divisor = self.divisor * (norm or 1.0)
         self.log_unit = 2 * (math.log(top or 1.0) + math.log(norm or 1.0))
-        step = min(sizes.strip_rows, max(8, sizes.block // self.n))
-        self.strips = [(a, min(a + step, self.n)) for a in range(0, self.n, step)]
-        area = sum((b - a) * (self.n - a) for a, b in self.strips)
+        step = min(sizes.tile_rows, max(8, sizes.block // self.n))
+        self.tiles = [(a, min(a + step, self.n)) for a in range(0, self.n, step)]
+        area = sum((b - a) * (self.n - a) for a, b in self.tiles)
         self.keeps_pairs = area <= sizes.kept_pairs
         self.keeps_powers = area * self.degree <= sizes.kept_pairs
-        self._strips: dict[tuple[int, int], np.ndarray] = {}
+        self._tiles: dict[tuple[int, int], np.ndarray] = {}
 
     # Columns are rows of the arrays here, so that a column is contiguous.
 
@@ -198,7 +196,7 @@ class MonomialSampler(Sampler):
                 tables[d] = self._table(A, d)
                 out[d] = tables[d].weights.sum()
             return out, tables
-        for i, (a, b) in enumerate(self.strips):
+        for i, (a, b) in enumerate(self.tiles):
             S = self._pairs(i)
             P = None
             for d in range(1, self.degree + 1):
@@ -214,7 +212,7 @@ class MonomialSampler(Sampler):
             return fresh if k == 1 else self.route == "expand"
         table, pairs = self._table_cost(k, n_outputs), self._pairs_cost(k, size, n_outputs)
         if fresh:
-            pairs += self.n**2 * (4 * self.degree + (0.0 if self._strips else self.r))
+            pairs += self.n**2 * (4 * self.degree + (0.0 if self._tiles else self.r))
         return table <= pairs
 
     def _table_cost(self, k, c):
@@ -294,11 +292,11 @@ class MonomialSampler(Sampler):
         cond = np.zeros((m, self.r))
         if c == 1:  # one product with the power of S for all prefixes
             U = (V * Z).reshape(m * self.r, n)
-            for i, (a, b) in enumerate(self.strips):
+            for i, (a, b) in enumerate(self.tiles):
                 Y = U[:, a:] @ self._power(k - 1, i).T
                 cond += np.einsum("ij,ij->i", Y, U[:, a:b]).reshape(m, self.r)
             return cond
-        for i, (a, b) in enumerate(self.strips):
+        for i, (a, b) in enumerate(self.tiles):
             P = self._power(k - 1, i)
             for g in range(m):
                 W = V[g, :, a:b].T @ V[g, :, a:]
@@ -307,28 +305,28 @@ class MonomialSampler(Sampler):
         return cond
 
     def _pairs(self, i):
-        """Return a strip of S, rows a:b × columns a:n."""
-        if (0, i) in self._strips:
-            return self._strips[0, i]
-        a, b = self.strips[i]
+        """Return a tile of S, rows a:b × columns a:n."""
+        if (0, i) in self._tiles:
+            return self._tiles[0, i]
+        a, b = self.tiles[i]
         S = self.columns()[:, a:b].T @ self.columns()[:, a:]
         if self.keeps_pairs:
-            self._strips[0, i] = S
+            self._tiles[0, i] = S
         return S
 
     def _power(self, k, i, S=None, below=None):
-        """Return a strip of S^{∘k}, doubled where it stands for its mirror image.
+        """Return a tile of S^{∘k}, doubled where it stands for its mirror image.
 
-        `S` and `below`, the strips for 1 (not doubled) and k - 1, save the work of making it from nothing.
+        `S` and `below`, the tiles for 1 (not doubled) and k - 1, save the work of making it from nothing.
         """
-        if (k, i) in self._strips:
-            return self._strips[k, i]
+        if (k, i) in self._tiles:
+            return self._tiles[k, i]
         if S is not None and k > 1:
             P = below * S
         else:
-            a, b = self.strips[i]
+            a, b = self.tiles[i]
             P = whole_power(self._pairs(i) if S is None else S, k)
             P[:, b - a :] *= 2
         if self.keeps_powers:
-            self._strips[k, i] = P
+            self._tiles[k, i] = P
         return P

@@ -239,15 +239,13 @@ class MonomialSearcher(ProductSearcher):
             phi = _rows_of(Z, prefixes)
             for k in range(V.shape[1]):
                 total[k] += (phi * V[rows, k]) @ Z.T
-        values = np.tensordot(signs, np.square(total), 1)
+        values, means = np.tensordot(signs, np.square(total), 1), None
         if self.how == "trace":
             means = np.zeros_like(values)
             for rows, Z in self._blocks(self.scale_rows):
                 Z = np.square(Z)
                 means += (_rows_of(Z, prefixes) * self.row_weight[rows]) @ Z.T
-            values = np.divide(values, means, out=np.full_like(values, -np.inf), where=means > 0)
-        lengths = np.array([len(z) for z in prefixes], dtype=np.intp)
-        return values / self.prior_sq[lengths + 1][:, None]
+        return self._over_scale(values, means, prefixes)
 
 
 def _rows_of(Z: np.ndarray, codes: Sequence[Prefix]) -> np.ndarray:

@@ -122,9 +122,8 @@ class ProductTable:
         """Return the number of factors of all products of a chunk."""
         part = slice(chunk[0].first, chunk[-1].last)
         segment = np.repeat(np.arange(part.start, part.stop), self.rows[part])
-        row = np.arange(len(segment)) - np.repeat(
-            np.cumsum(self.rows[part]) - self.rows[part], self.rows[part]
-        )
+        before = np.cumsum(self.rows[part]) - self.rows[part]
+        row = np.arange(len(segment)) - np.repeat(before, self.rows[part])
         factors = np.count_nonzero(self.heads, axis=1)[segment] + (self.low[segment] + row > 0)
         width = (self.stop - self.start)[segment]
         out = np.repeat((factors + 1).astype(np.int8), width)

@@ -105,8 +105,5 @@ class ProductSum(Kernel):
 
     def parameters(self) -> dict[str, Any]:
         """Return the degree and the counting."""
-        return {
-            "degree": self.degree,
-            "count": self.count,
-            "members": n_multisets(len(self.scale), self.degree),
-        }
+        members = n_multisets(len(self.scale), self.degree)
+        return {"degree": self.degree, "count": self.count, "members": members}

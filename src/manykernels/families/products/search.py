@@ -70,6 +70,13 @@ class ProductSearcher(CostedSearcher):
     def extensions(self, direction: Direction, prefixes: Sequence[Prefix]) -> np.ndarray:
         """Return the value of every prefix with every base kernel as one more factor, (m, r)."""
 
+    def _over_scale(self, values, means, prefixes) -> np.ndarray:
+        """Return the values of all extensions over their means, if these are given, and their degrees' priors."""
+        if means is not None:
+            values = np.divide(values, means, out=np.full_like(values, -np.inf), where=means > 0)
+        lengths = np.array([len(z) for z in prefixes], dtype=np.intp)
+        return values / self.prior_sq[lengths + 1][:, None]
+
     # -- a search that is not exhaustive
 
     def heuristic(
@@ -201,10 +208,8 @@ class GramSearcher(ProductSearcher):
                 out[i] = K @ (flat * np.prod(K[list(z)], axis=0) if z else flat)
             return out
 
-        values = np.sum(map_in_threads(partial, self.tiles), axis=0)
+        values, means = np.sum(map_in_threads(partial, self.tiles), axis=0), None
         if self.how == "trace":
             heads = np.stack([self.row_weight * np.prod(self.diagonals[list(z)], axis=0) for z in prefixes])
             means = heads @ self.diagonals.T
-            values = np.divide(values, means, out=np.full_like(values, -np.inf), where=means > 0)
-        lengths = np.array([len(z) for z in prefixes], dtype=np.intp)
-        return values / self.prior_sq[lengths + 1][:, None]
+        return self._over_scale(values, means, prefixes)

@@ -153,9 +153,8 @@ class _Tiles:
         self.unit = visits.units[pending] if pending >= 0 else None
         dense = self.unit is not None and self.unit.line == -1
         self.step = step[: 0 if self.unit is None else self.unit.width]
-        self.Z = np.empty(
-            self.store.sizes.tile * max(width, len(self.step) if dense else 0), dtype=np.float32
-        )
+        widest = max(width, len(self.step) if dense else 0)
+        self.Z = np.empty(self.store.sizes.tile * widest, dtype=np.float32)
 
     def features(self, number: int, span: Span) -> np.ndarray:
         """Return the features of a tile, until the next call; they may be kept, so leave them as they are."""

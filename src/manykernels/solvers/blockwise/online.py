@@ -20,12 +20,11 @@ from ..._util.threads import map_in_threads, one_blas_thread
 from ...kernels.statistics import dense
 from ...problem import Problem, Result, Trace
 from ..calibration import LEAST, fit_calibration
+from ..stream_run import State
 from ..verdict import Verdict
 from ._grids import filter_rows
 from .plan import REMEDY, Plan, best_weights, first_weights, lay_plan
 from .preparation import moments, quick
-
-State = dict[str, np.ndarray]
 
 #: Rows at which bandwidths are learned, and learned again.
 STAGES = (200, 1_000, 5_000, 50_000)

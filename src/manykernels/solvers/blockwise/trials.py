@@ -160,10 +160,8 @@ def _fine(many: Trial, shapes: dict[str, np.ndarray], tune_C: bool) -> Found | N
 
     def look(sigma):
         errors_at = alone.errors(sigma * BANDWIDTH_FACTOR**FINE_BANDWIDTH)
-        tried = [
-            Found(f"fine, {shape}", sigma, FINE_BANDWIDTH, k, errors_at(k))
-            for k in (FINE_C if tune_C else (0,))
-        ]
+        powers, name = FINE_C if tune_C else (0,), f"fine, {shape}"
+        tried = [Found(name, sigma, FINE_BANDWIDTH, k, errors_at(k)) for k in powers]
         return min(tried, key=lambda found: found.error)
 
     now = look(sigma)
@@ -178,13 +176,8 @@ def _fine(many: Trial, shapes: dict[str, np.ndarray], tune_C: bool) -> Found | N
 
 
 def _say(trial: Trial, found: Found) -> None:
-    logger.info(
-        "bandwidths %s: error %.4f of the mean's, C = %.3g, on %d rows",
-        found.shape,
-        found.error,
-        trial.C * C_FACTOR**found.k,
-        len(trial.X),
-    )
+    known = found.shape, found.error, trial.C * C_FACTOR**found.k, len(trial.X)
+    logger.info("bandwidths %s: error %.4f of the mean's, C = %.3g, on %d rows", *known)
 
 
 class Trial:
@@ -273,9 +266,8 @@ class Trial:
 
     def _dense(self, member) -> Callable[[float], np.ndarray]:
         """Return the residuals of ridge regression on few features as a function of C, O(n D² + D³)."""
-        feature_map = self.family.kernel(member).random_features(
-            self.X.shape[1], self.seed, 0, TRIAL_FEATURES
-        )
+        kernel = self.family.kernel(member)
+        feature_map = kernel.random_features(self.X.shape[1], self.seed, 0, TRIAL_FEATURES)
         Z, Zv = (feature_map.block(0).transform(X) for X in (self.X, self.Xv))
         ZS = Z * np.sqrt(self.s)[:, None]
         H = (ZS.T @ ZS).astype(float)

@@ -48,14 +48,11 @@ class Oracle:
         self._at: np.ndarray | None = None
         self._found: Best | None = None
 
-    def __call__(self, point: Point) -> tuple[Best, bool]:
-        """Return the best kernels that are not active, and whether they come from a full search."""
+    def __call__(self, point: Point) -> Best:
+        """Return the best kernels that are not active."""
         direction = Direction.of_gradient(point.A)
-        if self.lazy:
-            found = self._known(direction, point.members, point.level)
-            if found is not None:
-                return found, False
-        return self._search(direction, point.members), True
+        known = self._known(direction, point.members, point.level) if self.lazy else None
+        return self._search(direction, point.members) if known is None else known
 
     def certified(self, point: Point) -> Best:
         """Return what a full search at this point finds; the last one's answer if it was here."""
@@ -91,9 +88,8 @@ class Oracle:
         values = self.searcher.values(direction, pool)
         order = np.argsort(-values, kind="stable")[:CANDIDATES]
         chance = (2 * math.log(self.problem.family.size()) + direction.V.shape[1]) / self.problem.n_rows
-        least = max(
-            level * 1.01, 1.5 * chance * self.problem.n_rows * float(np.vdot(direction.V, direction.V))
-        )
+        square = float(np.vdot(direction.V, direction.V))
+        least = max(level * 1.01, 1.5 * chance * self.problem.n_rows * square)
         order = order[values[order] > least]
         if not len(order):
             return None

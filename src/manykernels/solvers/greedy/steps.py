@@ -209,7 +209,7 @@ class Corrective(Pursuit):
         point = self._start()
         self._score(point)
         while True:
-            found, _ = self.oracle(point)
+            found = self.oracle(point)
             useful = self._useful(point, found)
             if len(point) or not useful:
                 self.best = point
@@ -289,7 +289,7 @@ class Corrective(Pursuit):
         for _ in range(self.limits.swaps):
             trial = point
             for _ in range(width):
-                found, _ = self.oracle(trial)
+                found = self.oracle(trial)
                 moved = self._enter(trial, found, most + width)
                 if moved is None:
                     break
@@ -297,7 +297,7 @@ class Corrective(Pursuit):
             trial = self._cut(trial, most)
             if trial.objective < point.objective * (1 - 1e-3 * self.solver.tol):
                 point = self.best = trial
-                if self.record(point, self.oracle(point)[0]):
+                if self.record(point, self.oracle(point)):
                     return
             elif width > 1:
                 width = max(1, width // 4)
@@ -381,7 +381,7 @@ class Stepwise(Pursuit):
         fit = active.solve()  # line 6
         while True:
             point, value = self._point(fit), self._value(fit)
-            found, _ = self.oracle(point)  # line 7
+            found = self.oracle(point)  # line 7
             if len(point) or not len(found.values) or self.lam / 2 * found.values[0] <= self.floor:
                 self.values.append(value)
                 if self.best is None or point.objective <= self.best.objective:

@@ -3,6 +3,10 @@
 :class:`TriplyStochastic` says what is minimised, how, and where it departs from the paper. ``steps.py`` takes the steps
 of one batch, on the state that ``state.py`` describes and with features that ``ahead.py`` makes ahead of them; the
 compiled loops of a step are ``_steps.py``.
+
+A step of Algorithm 3 (Li et al. 2017): rows (line 2), kernels (line 3) and features for them (line 4) are drawn, the
+rows are scored (line 5, Algorithm 4), ψ (line 6), the steps γ and η (lines 7 and 8) follow, the drawn kernels'
+coefficients move against the gradient (line 9), and all shrink (line 10).
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from .state import FeatureState
 from .steps import Steps
 
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
-BATCH_ROWS = 16384
+UPDATE_ROWS = 16384
 #: Rows of a step by default, and the fewest; where there are few rows, so that an epoch has so many steps.
 STEP_ROWS, FEWEST_STEP_ROWS, FEWEST_STEPS = 128, 8, 16
 #: Most rows on which the objective is computed.
@@ -201,7 +205,7 @@ class TriplyStochastic(StreamingSolver):
     def rows_at_once(self) -> int:
         """Rows handed to `update` together: whole steps."""
         size = self.rows_of_step(0)
-        return max(1, BATCH_ROWS // size) * size
+        return max(1, UPDATE_ROWS // size) * size
 
     def rows_of_step(self, n_rows: int) -> int:
         """Return how many rows a step takes of so many in all; 0: nobody knows."""

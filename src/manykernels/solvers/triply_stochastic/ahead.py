@@ -23,7 +23,7 @@ TILE_VALUES, TILE_ROWS, TILES_AHEAD = 2**19, 512, 4
 #: Values up to which rows are made single at once: blocks have to look whether larger ones keep enough digits.
 NEAR = 64.0
 #: Fewest rows of a tile, however many features there are.
-FEWEST = 16
+FEWEST_TILE_ROWS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class Ahead:
     def _rows(self) -> int:
         """Return the rows of the next tile."""
         width = sum(block.width for block in self.blocks)
-        rows = min(self.tile_rows, max(FEWEST, TILE_VALUES // max(1, width)))
+        rows = min(self.tile_rows, max(FEWEST_TILE_ROWS, TILE_VALUES // max(1, width)))
         return rows - rows % self.size if rows >= self.size else -(-self.size // -(-self.size // rows))
 
 

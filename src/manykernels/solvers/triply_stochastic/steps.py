@@ -207,9 +207,8 @@ class Steps:
         if not self.solver.faithful:
             blocks, b = self.layout.mean.astype(np.float32), state.mean_intercept
         thin_scores(tile.Z, blocks[: self.layout.width], F)
-        self.found += compare(
-            self.batch.loss, self.Y[tile.rows], F[:, : len(b)] + b, self.constant, self.s[tile.rows]
-        )
+        Y, s = self.Y[tile.rows], self.s[tile.rows]
+        self.found += compare(self.batch.loss, Y, F[:, : len(b)] + b, self.constant, s)
 
     # -- steps ---------------------------------------------------------------------------------------------
 
@@ -244,9 +243,8 @@ class Steps:
         """Take steps on one tile, in one compiled call; return whether their losses are finite."""
         (tile,) = ahead.between(rows.start, rows.stop)
         known = tile.Z, self.Y[rows], self.s[rows], self.F, self.S
-        return take_steps(self.settings, self.now, sums, draws, kernels, self._coefficients(), *known) == len(
-            draws
-        )
+        w = self._coefficients()
+        return take_steps(self.settings, self.now, sums, draws, kernels, w, *known) == len(draws)
 
     def _take_one(self, ahead: Ahead, rows: slice, sums, draw, kernels: Kernels) -> bool:
         """Take a step on one or more tiles, whose parts of the gradient are added in order; return the same."""
