@@ -42,9 +42,7 @@ def _why_no_probabilities(estimator) -> str | None:
 
 def _why_not_calibrated(estimator) -> str:
     solver = type(estimator.solver_).__name__
-    streamed = hasattr(
-        estimator, "state_"
-    )  # batches are judged before they are learned from: none is held out
+    streamed = hasattr(estimator, "state_")  # batches are judged before they are learned from
     if not streamed and estimator.solver_.validation_fraction == 0:
         return (
             f"There are no probabilities with validation_fraction=0, as {solver} calibrates them on rows held out; "

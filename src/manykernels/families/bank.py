@@ -331,11 +331,7 @@ class FeatureBank(Bank):
     """
 
     def __init__(
-        self,
-        make: Callable[[int, int], np.ndarray],
-        widths: Sequence[int] | np.ndarray,
-        n_rows: int,
-        sizes: BankSizes = BANK_SIZES,
+        self, make: Callable[[int, int], np.ndarray], widths, n_rows: int, sizes: BankSizes = BANK_SIZES
     ):
         self.make = make
         self.widths = np.asarray(widths, dtype=np.intp)

@@ -191,12 +191,8 @@ def draw_near(
 
 
 def kept(
-    found: Sequence[tuple[float, Any]],
-    exclude: Collection[Any],
-    same: Callable[[Any, Any], bool],
-    size: int,
-    exhaustive: bool,
+    found: Sequence[tuple[float, Any]], exclude: Collection[Any], same, size: int, exhaustive: bool
 ) -> Best:
-    """Turn (value, member) pairs, best first, into a Best without the excluded."""
+    """Turn (value, member) pairs, best first, into a Best without the excluded; ``same`` compares two members."""
     left = [(v, z) for v, z in found if not any(same(z, other) for other in exclude)][:size]
     return Best([z for _, z in left], np.array([v for v, _ in left], dtype=float), exhaustive)

@@ -26,10 +26,9 @@ CLASSES: dict[Kind, dict[str, str]] = {
         **_all_of("families", "Dirichlets", "Finite", "Gaussians", "Laplacians", "Precomputed", "Products"),
         **_all_of("kernels", "Constant", "Dirichlet", "Laplacian", "Linear", "Pairwise", "Polynomial", "RBF"),
         **_all_of("families.products.product_sum", "ProductSum", axis="kernels"),
-        **_all_of(
-            "solvers", "Alignment", "Blockwise", "Greedy", "GreedyAlignment", "LpNorm", "MirrorDescent"
-        ),
-        **_all_of("solvers", "Obscure", "SILP", "SimpleMKL", "Single", "TriplyStochastic", "Ufo", "Uniform"),
+        **_all_of("solvers", "Alignment", "Blockwise", "Greedy", "GreedyAlignment", "LpNorm"),
+        **_all_of("solvers", "MirrorDescent", "Obscure", "SILP", "SimpleMKL", "Single"),
+        **_all_of("solvers", "TriplyStochastic", "Ufo", "Uniform"),
     },
     "record": {
         "Combination": "manykernels.combination:Combination",

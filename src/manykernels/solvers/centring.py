@@ -58,12 +58,7 @@ class Centring:
 
 
 def centred_products(
-    bank: Bank,
-    centring: Centring,
-    Y: np.ndarray,
-    *,
-    diagonal_only: bool = False,
-    stack_bytes: int = STACK_BYTES,
+    bank: Bank, centring: Centring, Y: np.ndarray, *, diagonal_only=False, stack_bytes: int = STACK_BYTES
 ):
     """Return <K̃_i, K̃_j> of all members of a bank (or of each with itself), and b_i = <K̃_i, Ỹ Ỹᵀ>.
 

@@ -61,13 +61,7 @@ class BandwidthSearch(Searcher):
     """
 
     def __init__(
-        self,
-        family: BandwidthFamily,
-        X: Rows,
-        scale: Scaling | None,
-        low: float,
-        high: float,
-        kept_bytes: int = KEPT_BYTES,
+        self, family: BandwidthFamily, X: Rows, scale: Scaling | None, low, high, kept_bytes: int = KEPT_BYTES
     ):
         super().__init__(family, X, scale)
         self.low, self.high = low, high
@@ -205,13 +199,7 @@ class ColumnwiseSearch(Searcher):
     exhausts = False
 
     def __init__(
-        self,
-        family: BandwidthFamily,
-        X: Rows,
-        scale: Scaling | None,
-        box: np.ndarray,
-        lines: list,
-        shrinkage: float = 0.0,
+        self, family: BandwidthFamily, X: Rows, scale: Scaling | None, box: np.ndarray, lines, shrinkage=0.0
     ):
         super().__init__(family, X, scale)
         self.box, self.lines, self.shrinkage = box, lines, float(shrinkage)
@@ -248,14 +236,9 @@ class ColumnwiseSearch(Searcher):
             value, gradient = self.value(M, t, rows, unit)
             return -value, -gradient
 
-        found = minimize(
-            negative,
-            np.clip(start, low, high),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=np.column_stack([low, high]),
-            options={"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-9 if fine else 1e-6, "gtol": 1e-6},
-        )
+        limits = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-9 if fine else 1e-6, "gtol": 1e-6}
+        start, bounds = np.clip(start, low, high), np.column_stack([low, high])
+        found = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
         return -float(found.fun), found.x
 
     def _best(self, direction, size, exclude, rng):

@@ -19,6 +19,8 @@ from .sampling import PREFIX_BLOCK, Sampler
 
 #: Entries of the table of an expansion, at most; half of the data where that is more.
 MOST_PLACES = 2**22
+#: How products are drawn: from a table of all of them, or one factor after the other; by default what is cheaper.
+Route = Literal["auto", "expand", "pairs"]
 #: What one small matrix product costs before it multiplies anything, in multiply-adds.
 CALL = 2e5
 
@@ -133,12 +135,7 @@ class MonomialSampler(Sampler):
     """
 
     def __init__(
-        self,
-        X: np.ndarray,
-        scale: np.ndarray | None,
-        prior_sq: np.ndarray,
-        route: Literal["auto", "expand", "pairs"] = "auto",
-        sizes: DrawSizes = DRAW_SIZES,
+        self, X, scale: np.ndarray | None, prior_sq, route: Route = "auto", sizes: DrawSizes = DRAW_SIZES
     ):
         super().__init__(X.shape[1], prior_sq)
         self.X, self.route, self.sizes = X, route, sizes

@@ -184,12 +184,7 @@ class GramSampler(Sampler):
     """
 
     def __init__(
-        self,
-        X: Any,
-        kernels: Sequence[Kernel],
-        scale: np.ndarray | None,
-        prior_sq: np.ndarray,
-        kept_bytes: int = KEPT_GRAMS,
+        self, X, kernels: Sequence[Kernel], scale: np.ndarray | None, prior_sq, kept_bytes: int = KEPT_GRAMS
     ):
         super().__init__(len(kernels), prior_sq)
         scale = np.ones(len(kernels)) if scale is None else scale

@@ -60,14 +60,7 @@ class Prepared:
 
 
 def prepare(
-    problem: Problem,
-    *,
-    tune_C: bool,
-    seed: int,
-    size: int,
-    sweeps: int,
-    n_rows: int | None = None,
-    steps: int = STEPS,
+    problem: Problem, *, tune_C: bool, seed: int, size: int, sweeps: int, n_rows=None, steps: int = STEPS
 ) -> Prepared:
     """Choose a member of a continuum of bandwidths, and C.
 
