@@ -182,7 +182,7 @@ class MKL(KernelEstimator):
     """The base of the estimators; subclasses say what their targets are."""
 
     loss: str | Loss
-    C: float
+    C: float | Literal["auto"]
     warm_start: bool
     verbose: int
 
@@ -249,8 +249,11 @@ class MKL(KernelEstimator):
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
-        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
-            raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
+        chosen = isinstance(self.C, str) and self.C == "auto"
+        if not chosen and not (
+            isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0
+        ):
+            raise ValueError(f"C is {self.C!r}; it must be a positive finite number, or 'auto'.")
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
             self.feature_names_in_ = np.array(known.names, dtype=object)
@@ -260,6 +263,10 @@ class MKL(KernelEstimator):
         X, family = self._family(X, s, asked)
         self.solver_ = solver = make_solver(asked, family, self.random_state, len(y))
         self.loss_ = solver.settle(family, self.loss, n_classes)
+        if chosen and not solver.chooses_C:
+            raise ValueError(
+                f"C is 'auto', and {type(solver).__name__} does not choose it; pass a number, or solver=LeaveOneOut()."
+            )
         if self._regresses and not self.loss_.regression:
             raise ValueError(
                 f"loss is {self.loss_.name!r}, which is for classes; {type(self).__name__} takes 'squared'."
@@ -271,7 +278,8 @@ class MKL(KernelEstimator):
             self.target_mean_ = known.mean
         else:
             self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
-        return Problem(X, Y - self.target_mean_, family, scale, self.loss_, float(self.C), s)
+        C = 1.0 if chosen else float(self.C)
+        return Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
 
     @property
     def _n_classes(self) -> int | None:

@@ -76,8 +76,9 @@ class MKLClassifier(ClassifierMixin, MKL):
         GreedyAlignment for a continuum, Greedy for products, LpNorm for up to 2,000 kernels that can be listed.
     loss : str
         ``"auto"`` or a name of :mod:`manykernels.losses`.
-    C : float
-        Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`.
+    C : float or "auto"
+        Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"`` leaves it to a solver that
+        chooses it (:class:`~manykernels.solvers.LeaveOneOut`).
     normalize : {"auto", "trace", "base", None} or array
         How kernels are brought to one scale, see :class:`~manykernels.problem.Scale`.
     random_state : int, RandomState or None
@@ -128,7 +129,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         *,
         solver: str | Solver = "auto",
         loss: str | Loss = "auto",
-        C: float = 1.0,
+        C: float | Literal["auto"] = 1.0,
         normalize: Normalize = "auto",
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         random_state: RandomState = None,

@@ -30,7 +30,7 @@ Criterion = Literal["squared", "softmax"]
 
 #: Least and largest temperature of scores of -1 and 1; larger ones only say that the rows left out are separated.
 TEMPERATURES = (1e-2, 16.0)
-#: What is added to a matrix that is not positive definite to rounding, relative to its mean diagonal; then ten times it.
+#: What is added to a matrix that is not positive definite to rounding, of its mean diagonal; then ten times as much.
 JITTER = 1e-12
 
 
@@ -108,14 +108,20 @@ class Rows:
         )
 
 
-def merged(X: np.ndarray, Y: np.ndarray, s: np.ndarray, criterion: Criterion, subjects=None) -> tuple[np.ndarray, Rows]:
+def merged(
+    X: np.ndarray, Y: np.ndarray, s: np.ndarray, criterion: Criterion, subjects=None
+) -> tuple[np.ndarray, Rows]:
     """Return the numbers of the rows that stand for all equal ones, and these rows.
 
     Rows of different subjects are never merged. O(n d log n).
     """
     words = np.ascontiguousarray(X if subjects is None else np.column_stack([X, subjects]))
     words = words + 0.0  # a negative zero equals zero
-    view = words.view(np.dtype((np.void, words.itemsize * words.shape[1])))[:, 0] if words.shape[1] else np.zeros(len(X))
+    view = (
+        words.view(np.dtype((np.void, words.itemsize * words.shape[1])))[:, 0]
+        if words.shape[1]
+        else np.zeros(len(X))
+    )
     _, first, which = np.unique(view, return_index=True, return_inverse=True)
     # In the order in which they first appear: the bytes of a number know nothing of its size.
     order = np.argsort(first, kind="stable")
@@ -209,6 +215,7 @@ def leave_out(K: np.ndarray, noise: float, rows: Rows, *, gradient: bool = True,
 
 def _leave_subjects_out(H, alpha, D, rows: Rows, gradient: bool, dtype) -> LeftOut:
     """Leave the rows of a subject out together: e_B = H_BB⁻¹ α_B, for every subject B."""
+    assert rows.subjects is not None
     E, systems = np.empty_like(alpha), []
     for number in np.unique(rows.subjects):
         B = np.flatnonzero(rows.subjects == number)

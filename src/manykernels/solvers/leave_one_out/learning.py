@@ -65,6 +65,8 @@ class Candidate:
     part : int
         Which part of a union it belongs to.
     member : the member of that part, where it is given
+    Z : (n, d) array
+        Rows in these units.
     """
 
     statistic: str = ""
@@ -72,13 +74,14 @@ class Candidate:
     gram: Callable[[np.ndarray], np.ndarray] | None = None
     part: int = 0
     member: object = None
+    Z: np.ndarray | None = None
 
-    def matrix(self, Z: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def matrix(self, chosen: np.ndarray) -> np.ndarray:
         """Return the kernel's matrix on some rows."""
         if self.gram is not None:
             return self.gram(chosen)
-        assert self.log_sigma is not None
-        return scaled_gram(self.statistic, lanes(Z[chosen] * np.exp(-self.log_sigma)))
+        assert self.log_sigma is not None and self.Z is not None
+        return scaled_gram(self.statistic, lanes(self.Z[chosen] * np.exp(-self.log_sigma)))
 
 
 def lanes(Z: np.ndarray) -> np.ndarray:
@@ -103,7 +106,9 @@ def groups_of(Z: np.ndarray, log_sigma: np.ndarray, rows: Rows, size: int) -> li
     if rows.subjects is not None:
         _, first = np.unique(rows.subjects[order], return_index=True)
         rank = np.argsort(np.argsort(first))
-        order = order[np.argsort(rank[np.unique(rows.subjects[order], return_inverse=True)[1]], kind="stable")]
+        order = order[
+            np.argsort(rank[np.unique(rows.subjects[order], return_inverse=True)[1]], kind="stable")
+        ]
     return np.array_split(order, count)
 
 
@@ -213,16 +218,15 @@ class Weighing:
 
     Parameters
     ----------
-    Z : rows
     rows : Rows
-    candidates : two lists of Candidate
-        Those that the first half taught, and those that the second did.
+    candidates : one or two lists of Candidate
+        Those that the first half taught, and those that the second did; one list if nothing was taught.
     taught : (n,) array of 0 and 1
         The half that a row belongs to.
     groups : list of arrays of int
     """
 
-    def __init__(self, Z, rows: Rows, candidates, taught: np.ndarray, groups):
+    def __init__(self, rows: Rows, candidates, taught: np.ndarray, groups):
         self.work = []
         tasks = [(i, half) for i in groups for half in range(len(candidates))]
 
@@ -231,7 +235,7 @@ class Weighing:
             part = rows.take(i)
             if len(candidates) > 1:
                 part = part.counting((taught[i] != half).astype(float))
-            K = np.stack([c.matrix(Z, i) for c in candidates[half]]).astype(np.float32)
+            K = np.stack([c.matrix(i) for c in candidates[half]]).astype(np.float32)
             return K, part
 
         for K, part in map_in_threads(prepare, tasks):
@@ -257,6 +261,17 @@ class Weighing:
         error, slopes, noise = (sum(p[i] for p in parts) / self.mass for i in range(3))
         return float(error), np.asarray(slopes, dtype=float), float(noise)
 
+    def scores(self, theta: np.ndarray, log_noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return scores of rows left out, by bandwidths that they have not taught, their targets and weights."""
+        out = []
+        for K, part, _ in self.work:
+            total = np.tensordot(theta.astype(np.float32), K, 1).astype(float)
+            found = leave_out(total, math.exp(log_noise), part, gradient=False)
+            counted = part.counted > 0
+            out.append((found.scores[counted], part.targets[counted], part.counted[counted]))
+        F, T, w = (np.concatenate(parts) for parts in zip(*out, strict=True))
+        return F, T, w
+
 
 def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:
     """Return the weights and the ridge with the least error; never worse than the best single candidate."""
@@ -279,7 +294,9 @@ def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise
     # Near the best single one, with the others at hand, in proportion to what they do alone.
     x = np.append(-4.0 * (singles - singles[order[0]]) / max(np.ptp(singles), 1e-12), log_noise)
     bounds = [(-12.0, 12.0)] * n + [(math.log(1e-6), math.log(1e3))]
-    found = minimize(value, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": effort.evaluations})
+    found = minimize(
+        value, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": effort.evaluations}
+    )
     theta, noise = softmax(found.x[:-1]), float(found.x[-1])
     best = error(theta, noise, gradient=False)[0]
     if singles[order[0]] < best:
