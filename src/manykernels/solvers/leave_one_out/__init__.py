@@ -94,7 +94,7 @@ class LeaveOneOut(TwoStageSolver):
 
     losses = ("squared",)
     calibrates = True
-    chooses_C = True
+    chooses_C = learns_bandwidths = True
     rules: ClassVar[dict[str, Rule]] = {
         "steps": whole(1),
         "group_rows": whole(10),
@@ -161,8 +161,8 @@ class Learning:
         self.effort = Effort(solver.group_rows, solver.groups, solver.steps)
         used = problem.sample_weight > 0
         X, s = dense(problem.X)[used], problem.sample_weight[used]
-        self.mean = np.average(X, axis=0, weights=s)
-        spread = np.sqrt(np.average(np.square(X - self.mean), axis=0, weights=s))
+        self.mean = _ordered_sum(s[:, None] * X) / s.sum()
+        spread = np.sqrt(_ordered_sum(s[:, None] * np.square(X - self.mean)) / s.sum())
         # A column without spread, to rounding, is constant.
         self.unit = np.where(spread > 1e-12 * np.abs(X).max(axis=0, initial=0.0), spread, 1.0)
         first, rows = merged(X, problem.Y[used], s, criterion_of(problem))
@@ -257,7 +257,8 @@ class Learning:
         if self.rows.criterion == "softmax":
             F, T, w = weighing.scores(weighed.theta, weighed.log_noise)
             calibration = np.array([softmax_loss(F, T, w)[2]]) if len(w) >= LEAST else None
-        return Learned(combination, math.exp(-weighed.log_noise), weighed.error, calibration)
+        C = math.exp(-weighed.log_noise) if self.problem.choose_C else self.problem.C
+        return Learned(combination, C, weighed.error, calibration)
 
     def _member(self, one: Candidate, other: Candidate) -> Any:
         """Return a candidate as a member; of bandwidths per column, the mean of what either half taught."""
@@ -268,6 +269,11 @@ class Learning:
             sigma = np.exp(log_sigma) * self.unit if part.ard else np.exp(log_sigma)
             member = tuple(sigma.tolist()) if part.ard else float(sigma[0])
         return (one.part, member) if _is_union(self.problem.family) else member
+
+
+def _ordered_sum(values: np.ndarray) -> np.ndarray:
+    """Return sums over rows that do not depend on their order, to the last bit."""
+    return np.sort(values, axis=0).sum(axis=0)
 
 
 def _is_union(family: Any) -> bool:
