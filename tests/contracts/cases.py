@@ -123,7 +123,8 @@ def of_parts(member, X, Z):
 
 FAMILIES: dict[str, FamilyCase] = {
     "union": FamilyCase(
-        lambda: Union([Finite(MIXED[:3]), Finite(list(EXPLICIT)), Products(degree=2)]), of_parts
+        lambda: Union({"a": Finite(MIXED[:3]), "b": Finite(list(EXPLICIT)), "c": Products(degree=2)}),
+        of_parts,
     ),
     "finite-list": FamilyCase(lambda: Finite(list(MIXED)), from_list(MIXED)),
     "finite-dict": FamilyCase(lambda: Finite({f"k{i}": x for i, x in enumerate(MIXED)}), from_list(MIXED)),
