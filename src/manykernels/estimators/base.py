@@ -31,6 +31,7 @@ from ..losses import Loss
 from ..problem import GapKind, Problem, Result, Scale, Trace
 from ..registry import MANY_ROWS, bound_family, is_auto, make_solver, streaming_names, streams
 from ..solvers import Solver, Step, StreamingSolver
+from ..solvers.choosing import choose_C
 from ..solvers.log import OnIteration, heard
 from .targets import NOTHING_KNOWN, Known, encoded
 
@@ -242,10 +243,12 @@ class MKL(KernelEstimator):
                 )
             problem = self._problem(X, y, sample_weight)
             self._announce(problem)
+            if problem.choose_C and not self.solver_.chooses_C:
+                problem = replace(problem, C=choose_C(self.solver_, problem).C, choose_C=False)
             result = self.solver_.solve(
                 problem, init=self._start(problem, init), on_iteration=self._progress(on_iteration)
             )
-            self._store(result)
+            self._store(result, problem.C)
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
@@ -263,10 +266,6 @@ class MKL(KernelEstimator):
         X, family = self._family(X, s, asked)
         self.solver_ = solver = make_solver(asked, family, self.random_state, len(y))
         self.loss_ = solver.settle(family, self.loss, n_classes)
-        if chosen and not solver.chooses_C:
-            raise ValueError(
-                f"C is 'auto', and {type(solver).__name__} does not choose it; pass a number, or solver=LeaveOneOut()."
-            )
         if self._regresses and not self.loss_.regression:
             raise ValueError(
                 f"loss is {self.loss_.name!r}, which is for classes; {type(self).__name__} takes 'squared'."
@@ -323,12 +322,14 @@ class MKL(KernelEstimator):
         if init is not None and not getattr(solver, "accepts_init", False):
             raise ValueError(f"init is given, but {type(solver).__name__} has no weights to start from.")
 
-    def _store(self, result: Result) -> None:
+    def _store(self, result: Result, C: float | None = None) -> None:
+        """Keep a result; C is the solver's, that of the problem, or the one that was given."""
+        known = result.C if result.C is not None else C
         self.result_ = replace(
             result,
             predictor=result.predictor.shifted(self.target_mean_),
             intercept=result.intercept + self.target_mean_,
-            C=float(self.C) if result.C is None else result.C,
+            C=float(self.C) if known is None else known,
         )
         self._expose()
 

@@ -77,8 +77,9 @@ class MKLClassifier(ClassifierMixin, MKL):
     loss : str
         ``"auto"`` or a name of :mod:`manykernels.losses`.
     C : float or "auto"
-        Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"`` leaves it to a solver that
-        chooses it (:class:`~manykernels.solvers.LeaveOneOut`).
+        Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"``: the solver's own choice
+        (LeaveOneOut, Blockwise), or the one with the least error of rows left out, in closed form where the machine
+        is a ridge on a learned kernel, else over folds. What was chosen is in ``C_``.
     normalize : {"auto", "trace", "base", None} or array
         How kernels are brought to one scale, see :class:`~manykernels.problem.Scale`.
     random_state : int, RandomState or None

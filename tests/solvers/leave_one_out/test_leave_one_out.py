@@ -11,7 +11,7 @@ from manykernels import AlignedKernel, MKLClassifier, MKLRegressor, load
 from manykernels.certificates import certify
 from manykernels.families import Gaussians, Laplacians, Products, Union
 from manykernels.kernels import RBF, Linear
-from manykernels.solvers import LeaveOneOut, LpNorm
+from manykernels.solvers import LeaveOneOut
 from manykernels.solvers.leave_one_out.error import Rows
 from manykernels.solvers.leave_one_out.learning import Candidate, Effort, Weighing, single_error, weigh
 
@@ -110,13 +110,6 @@ def test_C_is_chosen_larger_where_there_is_less_noise():
     clean, noisy = np.sin(X[:, 0]), np.sin(X[:, 0]) + RNG.normal(size=200)
     kernels = [RBF(2.0)]
     assert regressor(kernels).fit(X, clean).C_ > 10 * regressor(kernels).fit(X, noisy).C_
-
-
-def test_auto_is_for_solvers_that_choose():
-    with pytest.raises(
-        ValueError, match=r"C is 'auto', and LpNorm does not choose it; pass a number, or solver=Leave"
-    ):
-        MKLRegressor([RBF(1.0)], solver=LpNorm(), C="auto").fit(*waves(30))
 
 
 @pytest.mark.parametrize("data", [load_iris, load_wine])
