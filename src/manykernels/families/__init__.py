@@ -2,8 +2,9 @@
 
 ``base.py`` says what a family answers and what more it may be able to do. ``finite.py`` has lists and ready-made
 matrices, ``products/`` and ``bandwidths/`` are rooms, ``dirichlets.py`` is a continuum of frequencies on what
-``continuum.py`` shares, ``union.py`` puts families and kernels together. What families hand out: banks (``bank.py``, with ``_stack.py``), values of single pairs
-(``values.py``), searches along a ``direction.py`` (``search.py``), draws (``draws.py``).
+``continuum.py`` shares, ``union.py`` puts families and kernels together. What families hand out: banks (``bank.py``,
+with ``_stack.py``), values of single pairs (``values.py``), searches along a ``direction.py`` (``search.py``), draws
+(``draws.py``).
 """
 
 from .bandwidths import Gaussians, Laplacians

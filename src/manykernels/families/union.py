@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from .._util.text import brief
 from ..kernels import as_kernel
 from ..kernels.statistics import Rows
-from .bank import BANK_SIZES, Bank, BankSizes, Block, TileBank
+from .bank import BANK_SIZES, Bank, BankSizes, MemberValues, TileBank
 from .base import (
     Best,
     Enumerable,
@@ -208,7 +208,7 @@ class UnionBank(TileBank):
             self.banks.append((places, part.bank(X, own, sizes)))
             self.owner |= {i: (part, z) for i, z in zip(places.tolist(), own, strict=True)}
 
-    def open(self, a: int, b: int) -> Block:
+    def open(self, a: int, b: int) -> MemberValues:
         """Return a function from a member's number to its values on rows a:b × columns a:n."""
 
         def values(i: int) -> np.ndarray:
