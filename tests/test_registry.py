@@ -11,7 +11,7 @@ from manykernels.registry import SOLVERS, choose_solver, make_solver, solver_cla
 from manykernels.solvers import Blockwise, Greedy, GreedyAlignment, LpNorm, MirrorDescent, Uniform
 
 #: The solvers that can search a continuum, draw from it or prepare it; the others need a list.
-SEARCHING = {"greedy", "greedy_alignment", "mirror_descent", "blockwise"}
+SEARCHING = {"greedy", "greedy_alignment", "mirror_descent", "blockwise", "leave_one_out"}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_gaussian_is_a_continuum_where_the_solver_can_search_one(moons, name):
     family = model.combination_.family
     if name in SEARCHING:
         assert isinstance(family, Gaussians) and np.isinf(family.size())
-        assert family.ard == (name == "blockwise")  # which learns a bandwidth per column beforehand
+        assert family.ard == (name in ("blockwise", "leave_one_out"))  # which learn a bandwidth per column
     else:
         assert isinstance(family, Finite) and family.size() == 13
     assert model.score(*moons) > 0.8

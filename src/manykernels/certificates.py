@@ -168,16 +168,16 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
             penalty = dual_penalty = float(weights @ forms_there)
         else:
             penalty, dual_penalty = model.solver_.penalties(
-                u, forms_there * inverse, 1.0 / (model.C * len(A))
+                u, forms_there * inverse, 1.0 / (model.C_ * len(A))
             )
         return certificate(
-            model.loss_, Y, F + b, point, model.C, s, penalty=penalty, dual_penalty=dual_penalty, intercept=b
+            model.loss_, Y, F + b, point, model.C_, s, penalty=penalty, dual_penalty=dual_penalty, intercept=b
         )
 
-    multiple = feasible_multiple(model.loss_, Y, A, model.C, s)
+    multiple = feasible_multiple(model.loss_, Y, A, model.C_, s)
     found = bounds(A * multiple, forms * multiple**2)
     if multiple < 1 - DOMAIN_SLACK:  # the nearest feasible point may be a better one than the multiple
-        nearest = feasible_projection(model.loss_, Y, A, model.C, s)
+        nearest = feasible_projection(model.loss_, Y, A, model.C_, s)
         other = bounds(nearest, _forms_and_scores(combination, rows, nearest)[0])
         found = Certificate(found.primal, max(found.dual, other.dual))
     return found

@@ -136,6 +136,8 @@ class Problem:
     loss : Loss
     C : float
     sample_weight : (n,)
+    choose_C : bool
+        Whether the solver is to choose C, and `C` means nothing.
     """
 
     X: Any
@@ -145,6 +147,7 @@ class Problem:
     loss: Loss
     C: float = 1.0
     sample_weight: np.ndarray = field(default=None)  # type: ignore[arg-type]  # ones, once the rows are known
+    choose_C: bool = False
 
     def __post_init__(self):
         if self.sample_weight is None:

@@ -20,6 +20,7 @@ from .families import (
     Maximisable,
     Precomputed,
     Products,
+    Union,
 )
 from .families.bandwidths.grids import bandwidth_grid
 from .families.base import can
@@ -30,6 +31,7 @@ from .solvers import (
     Blockwise,
     Greedy,
     GreedyAlignment,
+    LeaveOneOut,
     LpNorm,
     MirrorDescent,
     Obscure,
@@ -65,6 +67,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "ufo": Ufo,
     "alignment": Alignment,
     "greedy_alignment": GreedyAlignment,
+    "leave_one_out": LeaveOneOut,
     "triply_stochastic": TriplyStochastic,
     "blockwise": Blockwise,
 }
@@ -106,7 +109,8 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
             "shape (n, n, n_kernels) as X."
         )
     if isinstance(kernels, Sequence | Mapping):
-        return Finite(kernels)
+        listed = kernels.values() if isinstance(kernels, Mapping) else kernels
+        return Union(kernels) if any(isinstance(part, Family) for part in listed) else Finite(kernels)
     raise ValueError(
         f"kernels is {brief(kernels)}; pass a list or dict of kernels, a family such as Products(degree=3), or "
         f"one of {', '.join(sorted([*FAMILIES, *GRIDS]))}."

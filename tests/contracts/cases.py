@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from manykernels import kernels as k
-from manykernels.families import Finite, Precomputed, Products
+from manykernels.families import Finite, Precomputed, Products, Union
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.solvers import (
@@ -18,6 +18,7 @@ from manykernels.solvers import (
     Alignment,
     Greedy,
     GreedyAlignment,
+    LeaveOneOut,
     LpNorm,
     MirrorDescent,
     Obscure,
@@ -115,7 +116,16 @@ def stack(n=40):
     return np.stack([from_list(MIXED)(i, rows(n), rows(n)) for i in range(3)], axis=2)
 
 
+def of_parts(member, X, Z):
+    part, own = member
+    return (from_list(MIXED[:3]), from_list(EXPLICIT), monomial)[part](own, X, Z)
+
+
 FAMILIES: dict[str, FamilyCase] = {
+    "union": FamilyCase(
+        lambda: Union({"a": Finite(MIXED[:3]), "b": Finite(list(EXPLICIT)), "c": Products(degree=2)}),
+        of_parts,
+    ),
     "finite-list": FamilyCase(lambda: Finite(list(MIXED)), from_list(MIXED)),
     "finite-dict": FamilyCase(lambda: Finite({f"k{i}": x for i, x in enumerate(MIXED)}), from_list(MIXED)),
     "finite-explicit": FamilyCase(lambda: Finite(list(EXPLICIT)), from_list(EXPLICIT)),
@@ -167,6 +177,7 @@ FOR_ESTIMATORS: dict[str, Callable[[], Any]] = {
     "greedy-4/3": lambda: Greedy(1000, p=4 / 3),
     "alignment": Alignment,
     "greedy-alignment": GreedyAlignment,
+    "leave-one-out": lambda: LeaveOneOut(random_state=0),
     "mirror-descent": lambda: MirrorDescent(max_iter=20, random_state=0),
     "obscure": lambda: Obscure(1.2, epochs=30, random_state=0),
     "ufo": lambda: Ufo(1e-3, epochs=30, random_state=0),

@@ -31,6 +31,7 @@ from ..losses import Loss
 from ..problem import GapKind, Problem, Result, Scale, Trace
 from ..registry import MANY_ROWS, bound_family, is_auto, make_solver, streaming_names, streams
 from ..solvers import Solver, Step, StreamingSolver
+from ..solvers.choosing import choose_C
 from ..solvers.log import OnIteration, heard
 from .targets import NOTHING_KNOWN, Known, encoded
 
@@ -182,7 +183,7 @@ class MKL(KernelEstimator):
     """The base of the estimators; subclasses say what their targets are."""
 
     loss: str | Loss
-    C: float
+    C: float | Literal["auto"]
     warm_start: bool
     verbose: int
 
@@ -242,15 +243,20 @@ class MKL(KernelEstimator):
                 )
             problem = self._problem(X, y, sample_weight)
             self._announce(problem)
+            if problem.choose_C and not self.solver_.chooses_C:
+                problem = replace(problem, C=choose_C(self.solver_, problem).C, choose_C=False)
             result = self.solver_.solve(
                 problem, init=self._start(problem, init), on_iteration=self._progress(on_iteration)
             )
-            self._store(result)
+            self._store(result, problem.C)
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
-        if not (isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0):
-            raise ValueError(f"C is {self.C!r}; it must be a positive finite number.")
+        chosen = isinstance(self.C, str) and self.C == "auto"
+        if not chosen and not (
+            isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0
+        ):
+            raise ValueError(f"C is {self.C!r}; it must be a positive finite number, or 'auto'.")
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
             self.feature_names_in_ = np.array(known.names, dtype=object)
@@ -271,7 +277,8 @@ class MKL(KernelEstimator):
             self.target_mean_ = known.mean
         else:
             self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
-        return Problem(X, Y - self.target_mean_, family, scale, self.loss_, float(self.C), s)
+        C = 1.0 if chosen else float(self.C)
+        return Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
 
     @property
     def _n_classes(self) -> int | None:
@@ -315,12 +322,14 @@ class MKL(KernelEstimator):
         if init is not None and not getattr(solver, "accepts_init", False):
             raise ValueError(f"init is given, but {type(solver).__name__} has no weights to start from.")
 
-    def _store(self, result: Result) -> None:
+    def _store(self, result: Result, C: float | None = None) -> None:
+        """Keep a result; C is the solver's, that of the problem, or the one that was given."""
+        known = result.C if result.C is not None else C
         self.result_ = replace(
             result,
             predictor=result.predictor.shifted(self.target_mean_),
             intercept=result.intercept + self.target_mean_,
-            C=float(self.C) if result.C is None else result.C,
+            C=float(self.C) if known is None else known,
         )
         self._expose()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -35,8 +35,10 @@ class MKLRegressor(RegressorMixin, MKL):
         GreedyAlignment for a continuum, Greedy for products, LpNorm for up to 2,000 kernels that can be listed.
     loss : str
         ``"auto"`` or a name of :mod:`manykernels.losses`.
-    C : float
-        Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`.
+    C : float or "auto"
+        Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"``: the solver's own choice
+        (LeaveOneOut, Blockwise), or the one with the least error of rows left out, in closed form where the machine
+        is a ridge on a learned kernel, else over folds. What was chosen is in ``C_``.
     normalize : {"auto", "trace", "base", None} or array
         How kernels are brought to one scale, see :class:`~manykernels.problem.Scale`.
     random_state : int, RandomState or None
@@ -84,7 +86,7 @@ class MKLRegressor(RegressorMixin, MKL):
         *,
         solver: str | Solver = "auto",
         loss: str | Loss = "auto",
-        C: float = 1.0,
+        C: float | Literal["auto"] = 1.0,
         normalize: Normalize = "auto",
         random_state: RandomState = None,
         warm_start: bool = False,

@@ -61,6 +61,7 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
                 "partial_fit begins anew and replaces the model that was fitted by fit, which it cannot go on from; to "
                 "keep that one, call partial_fit on sklearn.base.clone(model)."
             )
+        _check_C(model)
         batch = model._problem(X, y, sample_weight, Known(classes=announced))
         model.state_ = model.solver_.start(batch)
         model._context = _without_rows(batch)
@@ -104,8 +105,24 @@ def _check_streams(model: MKL, why: str) -> None:
         )
 
 
+def _check_C(model: MKL) -> None:
+    """Refuse ``C="auto"`` for a solver that cannot choose it on the way: its rows are not at hand for folds."""
+    if isinstance(model.C, str) and not (
+        is_auto(model.solver) or getattr(_kind(model.solver), "chooses_C", False)
+    ):
+        raise ValueError(
+            f"C is {model.C!r}, and {brief(model.solver)} cannot choose it over rows in batches; pass a number, or "
+            "solver=Blockwise()."
+        )
+
+
+def _kind(solver: str | Solver) -> Any:
+    return solver_class(solver) if isinstance(solver, str) else solver
+
+
 def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, checkpoint, classes) -> None:
     """Open the stream, hand it to the solver, keep what it returns."""
+    _check_C(model)
     if model._pairwise:
         raise ValueError("kernels='precomputed' needs all rows at once; pass a stack of matrices as X.")
     source.numeric_targets = model._regresses
@@ -297,7 +314,7 @@ def _identity(model: MKL, stream: Stream) -> dict[str, Any]:
         "solver": brief(model.solver_, 90),
         "the solver's parameters": digest(model.solver_),
         "loss": model.loss_.name,
-        "C": float(model.C),
+        "C": model.C if isinstance(model.C, str) else float(model.C),
         "normalize": brief(model.normalize_),
         "class_weight": brief(getattr(model, "class_weight", None)),
         "the number of columns": int(model.n_features_in_),

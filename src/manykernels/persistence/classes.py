@@ -24,6 +24,8 @@ CLASSES: dict[Kind, dict[str, str]] = {
     "object": {
         **_all_of("estimators", "AlignedKernel", "MKLClassifier", "MKLRegressor"),
         **_all_of("families", "Dirichlets", "Finite", "Gaussians", "Laplacians", "Precomputed", "Products"),
+        **_all_of("families", "Union"),
+        **_all_of("solvers", "LeaveOneOut"),
         **_all_of("kernels", "Constant", "Dirichlet", "Laplacian", "Linear", "Pairwise", "Polynomial", "RBF"),
         **_all_of("families.products.product_sum", "ProductSum", axis="kernels"),
         **_all_of("solvers", "Alignment", "Blockwise", "Greedy", "GreedyAlignment", "LpNorm"),

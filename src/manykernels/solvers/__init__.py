@@ -12,6 +12,7 @@ from .base import BatchSolver, Solver, StreamingSolver, TwoStageSolver
 from .blockwise import Blockwise
 from .greedy import Greedy
 from .greedy_alignment import GreedyAlignment
+from .leave_one_out import LeaveOneOut
 from .log import Step
 from .lp_norm import LpNorm
 from .mirror_descent import MirrorDescent
@@ -28,6 +29,7 @@ __all__ = [
     "Blockwise",
     "Greedy",
     "GreedyAlignment",
+    "LeaveOneOut",
     "LpNorm",
     "MirrorDescent",
     "Obscure",

@@ -44,6 +44,8 @@ class Solver(BaseEstimator):
         Whether `init` means something: weights to start from.
     learns_bandwidths : bool
         Whether it chooses the bandwidths of a continuum, one per column, before it starts.
+    chooses_C : bool
+        Whether ``C="auto"`` means something.
     prefers_base_scale : bool
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
     rules : dict of str to Rule
@@ -55,6 +57,7 @@ class Solver(BaseEstimator):
     prefers_base_scale: ClassVar[bool] = False
     accepts_init: ClassVar[bool] = False
     learns_bandwidths: ClassVar[bool] = False
+    chooses_C: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 
@@ -130,14 +133,18 @@ class TwoStageSolver(Solver):
         except NothingAligned as error:
             warn(f"{error} The predictions will be constant.")
             combination = any_kernel(problem)
-        theta = combination.weights * combination.rho**2
-        work = Workspace(problem, combination.family, combination.members, combination.rho**2, None)
-        iterate = work.evaluate(theta)
-        log = Log(on_iteration, started)
-        log.add(iterate.objective, iterate.gap, int(np.count_nonzero(theta)))
-        # The machine is solved to 1e-10 where rounding allows it; a gap above this means that it was not.
-        converged = iterate.gap <= 1e-6 * iterate.objective + ROUNDING * work.start_value()
-        return result_of(work.predictor(iterate), iterate, log.trace(), n_iter=1, converged=converged)
+        return machine_on(problem, combination, Log(on_iteration, started))
+
+
+def machine_on(problem: Problem, combination: Combination, log: Log) -> Result:
+    """Return the machine on a fixed kernel, with the gap of that problem."""
+    theta = combination.weights * combination.rho**2
+    work = Workspace(problem, combination.family, combination.members, combination.rho**2, None)
+    iterate = work.evaluate(theta)
+    log.add(iterate.objective, iterate.gap, int(np.count_nonzero(theta)))
+    # The machine is solved to 1e-10 where rounding allows it; a gap above this means that it was not.
+    converged = iterate.gap <= 1e-6 * iterate.objective + ROUNDING * work.start_value()
+    return result_of(work.predictor(iterate), iterate, log.trace(), n_iter=1, converged=converged)
 
 
 def any_kernel(problem: Problem) -> Combination:

@@ -116,7 +116,7 @@ class Blockwise(StreamingSolver):
     }
     learns_bandwidths = True
     losses = ("squared",)
-    calibrates = True
+    calibrates = chooses_C = True
 
     def __init__(
         self,

@@ -1,0 +1,331 @@
+"""The error of rows left out of a ridge machine, and its gradient in the kernel matrix, in closed form.
+
+With G = K + 11ᵀ + diag(1/(C s)), H = G⁻¹ and α = HY, row t predicted from all others errs by e_t = α_t/H_tt: one
+inverse gives the errors of n machines. Errors e of rows left out, judged by any loss L with g = ∂L/∂e, have
+
+    ∂L/∂G = H diag(w) H - ½ (H U αᵀ + α Uᵀ H),   U = g/h,   w_t = <g_t, α_t>/h_t²,   h = diag H.
+
+Rows with equal columns are one row here, with the sum of their weights and the mean of their targets. Such a row
+leaves as a whole, so that a copy cannot predict it; or, where most rows have copies, as in a table of categories, one
+unit of weight at a time: leaving a cell of the table out whole would ask for what nobody knows. Rows of one subject
+leave together: with B those rows, e_B = H_BB⁻¹ α_B.
+
+Errors are judged by their squares, or, for classes, by the softmax loss of a multiple of the scores left out, the
+multiple being the best one: it is then the temperature of the probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import lapack, solve
+from scipy.special import log_expit, log_softmax
+
+from ...problem import Problem
+
+Criterion = Literal["squared", "softmax"]
+
+#: Least and largest temperature of scores of -1 and 1; larger ones only say that the rows left out are separated.
+TEMPERATURES = (1e-2, 16.0)
+#: What is added to a matrix that is not positive definite to rounding, of its mean diagonal; then ten times as much.
+JITTER = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a machine, equal ones merged, and how they are left out.
+
+    Attributes
+    ----------
+    Y : (n, c) array
+        Mean targets.
+    s : (n,) array
+        Weights; a row without weight is none of these.
+    criterion : {"squared", "softmax"}
+    units : (N,) array of int
+        The row that each row as it came belongs to, in increasing order.
+    targets, weights : (N, c) and (N,) arrays
+        Targets and weights of the rows as they came.
+    counted : (N,) array
+        Weights of the errors: `weights`, or 0 where an error does not count.
+    share : (n,) array
+        The share of a row's weight that leaves at a time; 1 where it leaves whole.
+    subjects : (n,) array of int or None
+        Rows of the same number leave together.
+    """
+
+    Y: np.ndarray
+    s: np.ndarray
+    criterion: Criterion
+    units: np.ndarray = field(repr=False)
+    targets: np.ndarray = field(repr=False)
+    weights: np.ndarray = field(repr=False)
+    counted: np.ndarray = field(repr=False)
+    share: np.ndarray = field(repr=False)
+    subjects: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.s)
+
+    @classmethod
+    def plain(cls, Y: np.ndarray, s: np.ndarray, criterion: Criterion, subjects=None) -> Rows:
+        """Return rows of which each stands for itself."""
+        n = len(s)
+        return cls(Y, s, criterion, np.arange(n), Y, s, s, np.ones(n), subjects)
+
+    def take(self, chosen: np.ndarray) -> Rows:
+        """Return some of the rows, in the order given; all that belongs to a row goes with it."""
+        first = np.searchsorted(self.units, chosen)
+        last = np.searchsorted(self.units, chosen, side="right")
+        at = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)])
+        return Rows(
+            self.Y[chosen],
+            self.s[chosen],
+            self.criterion,
+            np.repeat(np.arange(len(chosen)), last - first),
+            self.targets[at],
+            self.weights[at],
+            self.counted[at],
+            self.share[chosen],
+            None if self.subjects is None else self.subjects[chosen],
+        )
+
+    def counting(self, rows: np.ndarray) -> Rows:
+        """Return the same rows, of which only the errors of some (n,) are counted."""
+        return Rows(
+            self.Y,
+            self.s,
+            self.criterion,
+            self.units,
+            self.targets,
+            self.weights,
+            self.weights * rows[self.units],
+            self.share,
+            self.subjects,
+        )
+
+
+def merged(
+    X: np.ndarray, Y: np.ndarray, s: np.ndarray, criterion: Criterion, subjects=None
+) -> tuple[np.ndarray, Rows]:
+    """Return the numbers of the rows that stand for all equal ones, and these rows.
+
+    Rows of different subjects are never merged. O(n d log n).
+    """
+    words = np.ascontiguousarray(X if subjects is None else np.column_stack([X, subjects]))
+    words = words + 0.0  # a negative zero equals zero
+    view = (
+        words.view(np.dtype((np.void, words.itemsize * words.shape[1])))[:, 0]
+        if words.shape[1]
+        else np.zeros(len(X))
+    )
+    _, first, which = np.unique(view, return_index=True, return_inverse=True)
+    # In the order in which they first appear: the bytes of a number know nothing of its size.
+    order = np.argsort(first, kind="stable")
+    number = np.empty(len(first), dtype=np.intp)
+    number[order] = np.arange(len(first))
+    first, which = first[order], number[which.ravel()]
+    mass = np.bincount(which, weights=s)
+    means = np.stack([np.bincount(which, weights=s * y) for y in Y.T], axis=1) / mass[:, None]
+    # Where most rows have copies, a unit of weight leaves at a time.
+    many = len(first) < 0.5 * len(X)
+    share = np.minimum(1.0, 1.0 / np.maximum(mass, 1.0)) if many and subjects is None else np.ones(len(first))
+    units = np.argsort(which, kind="stable")
+    rows = Rows(
+        means,
+        mass,
+        criterion,
+        which[units],
+        Y[units],
+        s[units],
+        s[units],
+        share,
+        None if subjects is None else subjects[first],
+    )
+    return first, rows
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What leaving rows out tells.
+
+    Attributes
+    ----------
+    error : float
+        The mean loss of rows left out: squares relative to those of the targets, or the softmax loss.
+    scores : (N, c) array
+        Scores of the rows as they came, each left out.
+    temperature : float
+        The multiple of the scores that the softmax loss is best at; NaN for squares.
+    in_kernel : (n, n) array or None
+        The gradient of the error in the kernel matrix; symmetric.
+    in_log_noise : float
+        That in log λ, λ = 1/C.
+    """
+
+    error: float
+    scores: np.ndarray
+    temperature: float
+    in_kernel: np.ndarray | None = None
+    in_log_noise: float = 0.0
+
+
+def leave_out(K: np.ndarray, noise: float, rows: Rows, *, gradient: bool = True, dtype=np.float32) -> LeftOut:
+    """Return the error of rows left out of the ridge machine on K, and its gradient.
+
+    O(n³): an inverse, and for the gradient a product of the same size, which `dtype` is the precision of.
+
+    Parameters
+    ----------
+    K : (n, n) array
+        The kernel matrix of the merged rows.
+    noise : float
+        λ = 1/C.
+    rows : Rows
+    """
+    D = noise / rows.s
+    H = inverse(K, D)
+    alpha = H @ rows.Y
+    if rows.subjects is not None:
+        return _leave_subjects_out(H, alpha, D, rows, gradient, dtype)
+    h = np.diagonal(H)
+    residual = alpha * D[:, None]  # y - f
+    q = 1.0 - rows.share + rows.share * D * h  # 1 - share · S_tt, S the smoother
+    whole = rows.share == 1.0
+    deviation = rows.targets - rows.Y[rows.units]  # of a unit from its row's mean target
+    divisor = np.where(whole, 1.0, q)[rows.units][:, None]
+    E = deviation / divisor + (residual / q[:, None])[rows.units]
+    error, g, temperature = _judge(E, rows)
+    scores = rows.targets - E
+    if not gradient:
+        return LeftOut(error, scores, temperature)
+    G = _sums(rows, g)
+    own = np.where(
+        whole, np.einsum("tk,tk->t", G, residual / q[:, None]), _sums(rows, np.einsum("ik,ik->i", g, E))
+    )
+    U = G * (D / q)[:, None]
+    w = own * rows.share * D / q
+    P = _in_kernel(H, alpha, U, (H * w.astype(dtype)).astype(dtype), dtype)
+    explicit = np.einsum("tk,tk->t", G, alpha) / q - own * rows.share * h / q
+    return LeftOut(error, scores, temperature, P, float(D @ (np.diagonal(P) + explicit)))
+
+
+def _leave_subjects_out(H, alpha, D, rows: Rows, gradient: bool, dtype) -> LeftOut:
+    """Leave the rows of a subject out together: e_B = H_BB⁻¹ α_B, for every subject B."""
+    assert rows.subjects is not None
+    E, systems = np.empty_like(alpha), []
+    for number in np.unique(rows.subjects):
+        B = np.flatnonzero(rows.subjects == number)
+        systems.append((B, H[np.ix_(B, B)]))
+        E[B] = solve(systems[-1][1], alpha[B], assume_a="sym")
+    per_unit = rows.targets - rows.Y[rows.units] + E[rows.units]
+    error, g, temperature = _judge(per_unit, rows)
+    scores = rows.targets - per_unit
+    if not gradient:
+        return LeftOut(error, scores, temperature)
+    G = _sums(rows, g)
+    U, WH = np.empty_like(G), np.empty(H.shape, dtype=dtype)
+    for B, block in systems:
+        U[B] = solve(block, G[B], assume_a="sym")
+        W = 0.5 * (U[B] @ E[B].T + E[B] @ U[B].T)
+        WH[B] = W @ H[B]
+    P = _in_kernel(H, alpha, U, WH.T, dtype)
+    return LeftOut(error, scores, temperature, P, float(D @ np.diagonal(P)))
+
+
+def _in_kernel(H, alpha, U, HW, dtype) -> np.ndarray:
+    """Return HW·H - ½ (H U αᵀ + α Uᵀ H)."""
+    P = np.asarray(HW @ H.astype(dtype))
+    HU, alpha = (H @ U).astype(dtype), alpha.astype(dtype)
+    P -= dtype(0.5) * (np.hstack([HU, alpha]) @ np.hstack([alpha, HU]).T)
+    return P
+
+
+def _sums(rows: Rows, values: np.ndarray) -> np.ndarray:
+    """Return sums over the units of every row."""
+    if len(rows.units) == len(rows):
+        return values
+    out = np.zeros((len(rows), *values.shape[1:]))
+    np.add.at(out, rows.units, values)
+    return out
+
+
+def inverse(K: np.ndarray, D: np.ndarray) -> np.ndarray:
+    """Return (K + 11ᵀ + diag(D))⁻¹; what is not positive definite to rounding gets more on its diagonal."""
+    G = K + 1.0
+    diagonal = np.diag_indices(len(G))
+    G[diagonal] += D
+    jitter = JITTER * float(np.mean(G[diagonal]))
+    while True:
+        factor, failed = lapack.dpotrf(G, lower=1, clean=0)
+        if not failed:
+            break
+        G[diagonal] += jitter
+        jitter *= 10
+    lower, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    H = np.tril(lower)
+    H += np.tril(H, -1).T
+    return H
+
+
+# -- judging -------------------------------------------------------------------------------------------
+
+
+def _judge(E: np.ndarray, rows: Rows) -> tuple[float, np.ndarray, float]:
+    """Return the error, its gradient in E, and the temperature."""
+    if rows.criterion == "squared":
+        w = rows.counted[:, None]
+        total = max(float(np.sum(w * np.square(rows.targets))), np.finfo(float).tiny)
+        return float(np.sum(w * np.square(E))) / total, 2.0 * w * E / total, np.nan
+    return softmax_loss(rows.targets - E, rows.targets, rows.counted)
+
+
+def softmax_loss(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple[float, np.ndarray, float]:
+    """Return the mean loss of the best multiple of scores F, minus its gradient in F, and the multiple.
+
+    Targets T are -1 and 1; for one output, the logistic loss of T·F.
+    """
+    w = w / max(float(w.sum()), np.finfo(float).tiny)
+    low, high = TEMPERATURES
+    tau = 1.0
+    for _ in range(30):
+        value, slope, curvature, minus = _at_temperature(tau, F, T, w)
+        if (tau >= high and slope <= 0) or (tau <= low and slope >= 0):
+            break
+        step = float(np.clip(-slope / max(curvature, 1e-300), -0.5 * tau, tau))
+        if abs(step) <= 1e-9 * tau:
+            break
+        tau = float(np.clip(tau + step, low, high))
+    return value, minus, tau
+
+
+def _at_temperature(tau, F, T, w):
+    """Return the loss of τF, its derivatives in τ, and minus its gradient in F."""
+    if F.shape[1] == 1:
+        M = T[:, 0] * F[:, 0]
+        wrong = np.exp(log_expit(-tau * M))
+        value, slope = -float(w @ log_expit(tau * M)), -float(w @ (M * wrong))
+        curvature = float(w @ (np.square(M) * wrong * (1 - wrong)))
+        return value, slope, curvature, (w * tau * wrong * T[:, 0])[:, None]
+    log_p = log_softmax(tau * F, axis=1)
+    p, right = np.exp(log_p), T > 0
+    mean = np.sum(p * F, axis=1)
+    value = -float(w @ np.sum(log_p * right, axis=1))
+    slope = float(w @ (mean - np.sum(F * right, axis=1)))
+    curvature = float(w @ (np.sum(p * np.square(F), axis=1) - np.square(mean)))
+    return value, slope, curvature, tau * w[:, None] * (right - p)
+
+
+def criterion_of(problem: Problem) -> Criterion:
+    """Return how errors of a problem are judged: targets of -1 and 1 are classes."""
+    Y = problem.Y
+    classes = np.isin(Y, (-1.0, 1.0)).all() and (Y.shape[1] == 1 or ((Y > 0).sum(axis=1) == 1).all())
+    return "softmax" if classes else "squared"
+
+
+def joint(parts: Sequence[LeftOut]) -> float:
+    """Return the mean error of several machines."""
+    return float(np.mean([part.error for part in parts]))

@@ -1,0 +1,304 @@
+"""Bandwidths, weights and the ridge, by the errors of rows left out.
+
+First the best single bandwidth of every kind of kernel; from it one bandwidth per column, learned on each half of the
+rows; then, with every half's bandwidths judged by the other half, the weights of all candidates and the ridge. Errors
+are taken within groups of neighbours, which are as dense as all rows are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+from ..._util.threads import map_in_threads
+from ...features import order_of_neighbours
+from ..bandwidth_learning.error import _gram as scaled_gram
+from ..bandwidth_learning.error import _moments as log_moments
+from .error import Rows, leave_out
+
+#: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
+LANES = 8
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is spent on learning.
+
+    Attributes
+    ----------
+    group_rows, groups : int
+        Rows of a group, and groups of a step.
+    steps : int
+        Steps of Adam for bandwidths per column.
+    weight_rows, weight_groups : int
+        Rows of a group, and groups, that weights are learned on.
+    evaluations : int
+        Most evaluations of the weights.
+    """
+
+    group_rows: int = 200
+    groups: int = 8
+    steps: int = 40
+    weight_rows: int = 256
+    weight_groups: int = 6
+    evaluations: int = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A kernel whose weight is to be learned.
+
+    Attributes
+    ----------
+    statistic : str
+        "sqdist" or "l1" for ``exp(-S)`` of scaled rows, "" for a given matrix.
+    log_sigma : (d,) array or None
+        In units of the columns.
+    gram : callable
+        From numbers of rows to the kernel's matrix on them, where there is no statistic.
+    part : int
+        Which part of a union it belongs to.
+    member : the member of that part, where it is given
+    Z : (n, d) array
+        Rows in these units.
+    """
+
+    statistic: str = ""
+    log_sigma: np.ndarray | None = None
+    gram: Callable[[np.ndarray], np.ndarray] | None = None
+    part: int = 0
+    member: object = None
+    Z: np.ndarray | None = None
+
+    def matrix(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the kernel's matrix on some rows."""
+        if self.gram is not None:
+            return self.gram(chosen)
+        assert self.log_sigma is not None and self.Z is not None
+        return scaled_gram(self.statistic, lanes(self.Z[chosen] * np.exp(-self.log_sigma)))
+
+
+def lanes(Z: np.ndarray) -> np.ndarray:
+    """Return rows in single precision, with columns of zeros up to a multiple of `LANES`."""
+    out = np.zeros((len(Z), -(-Z.shape[1] // LANES) * LANES), dtype=np.float32)
+    out[:, : Z.shape[1]] = Z
+    return out
+
+
+# -- groups of neighbours ------------------------------------------------------------------------------
+
+
+def groups_of(Z: np.ndarray, log_sigma: np.ndarray, rows: Rows, size: int) -> list[np.ndarray]:
+    """Return all rows in groups of about `size` neighbours, by the bandwidths so far; subjects stay together."""
+    n = len(Z)
+    count = max(1, round(n / size))
+    if count == 1:
+        return [np.arange(n)]
+    order = order_of_neighbours(
+        np.ascontiguousarray(Z, dtype=np.float32), np.arange(Z.shape[1]), np.exp(-log_sigma)
+    )
+    if rows.subjects is not None:
+        _, first = np.unique(rows.subjects[order], return_index=True)
+        rank = np.argsort(np.argsort(first))
+        order = order[
+            np.argsort(rank[np.unique(rows.subjects[order], return_inverse=True)[1]], kind="stable")
+        ]
+    return np.array_split(order, count)
+
+
+def some(groups: Sequence[np.ndarray], most: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Return at most so many of the groups, drawn at random."""
+    if len(groups) <= most:
+        return list(groups)
+    return [groups[i] for i in rng.choice(len(groups), most, replace=False)]
+
+
+# -- one kernel ----------------------------------------------------------------------------------------
+
+
+def single_error(statistic: str, Z, rows: Rows, t: np.ndarray, *, gradient=True) -> tuple[float, np.ndarray]:
+    """Return the error of one kernel, and its gradient in log bandwidths and log λ."""
+    d = Z.shape[1]
+    scaled = lanes(Z * np.exp(-t[:-1]))
+    K = scaled_gram(statistic, scaled)
+    found = leave_out(K, math.exp(t[-1]), rows, gradient=gradient)
+    out = np.zeros(len(t))
+    if gradient:
+        assert found.in_kernel is not None
+        out[:-1] = log_moments(statistic, scaled, found.in_kernel * K.astype(np.float32))[:d]
+        out[-1] = found.in_log_noise
+    return found.error, out
+
+
+def best_single(
+    statistic: str, Z, rows: Rows, widths: np.ndarray, noises: Sequence[float], effort: Effort, rng
+) -> tuple[float, np.ndarray]:
+    """Return the error of the best single bandwidth and ridge of a grid, and their logarithms."""
+    d = Z.shape[1]
+    groups = some(groups_of(Z, np.zeros(d), rows, effort.group_rows), 3, rng)
+
+    def error(t):
+        return float(
+            np.mean([single_error(statistic, Z[i], rows.take(i), t, gradient=False)[0] for i in groups])
+        )
+
+    points = [np.append(np.full(d, w), v) for w in np.log(widths) for v in np.log(noises)]
+    errors = map_in_threads(error, points)
+    best = int(np.argmin(errors))
+    return errors[best], points[best]
+
+
+def learn_columns(
+    statistic: str, Z, rows: Rows, start: np.ndarray, shrinkage: float, effort: Effort, rng, fixed_noise=False
+) -> np.ndarray:
+    """Return log bandwidths per column, and log λ, by Adam from one bandwidth, shrunk towards it."""
+    t, first, second, mean = start.copy(), np.zeros_like(start), np.zeros_like(start), np.zeros_like(start)
+    averaged = max(1, effort.steps // 5)
+    groups: list[np.ndarray] = []
+    for step in range(1, effort.steps + 1):
+        if (step - 1) % 8 == 0:
+            groups = groups_of(Z, t[:-1], rows, effort.group_rows)
+        chosen = some(groups, effort.groups, rng)
+        found = map_in_threads(partial(_on_group, statistic, Z, rows, t), chosen)
+        value, gradient = (sum(part[i] for part in found) / len(found) for i in (0, 1))
+        gradient = gradient * log_likelihood(value, rows.criterion)[1]
+        gradient[:-1] += shrinkage * (t[:-1] - start[:-1])
+        gradient[-1] += (t[-1] - NOISE[0]) / NOISE[1] ** 2 / len(rows)
+        if fixed_noise:
+            gradient[-1] = 0.0
+        first = 0.85 * first + 0.15 * gradient
+        second = 0.97 * second + 0.03 * np.square(gradient)
+        rate = 0.15 * min(1.0, 2.0 * (1 - (step - 1) / effort.steps))
+        t = t - rate * (first / (1 - 0.85**step)) / np.sqrt(second / (1 - 0.97**step) + 1e-12)
+        t[:-1] = np.clip(t[:-1], start[:-1] - 4.0, start[:-1] + 6.0)
+        t[-1] = np.clip(t[-1], math.log(1e-6), math.log(1e3))
+        if step > effort.steps - averaged:
+            mean += t / averaged
+    return mean
+
+
+#: Prior mean and deviation of log λ; deviation of the logits of weights.
+NOISE = (-2.3, 3.0)
+LOGITS = 3.0
+
+
+def log_likelihood(error: float, criterion: str) -> tuple[float, float]:
+    """Return minus the mean log likelihood of rows left out, up to a constant, and its derivative in the error."""
+    if criterion == "softmax":
+        return error, 1.0
+    error = max(error, 1e-300)
+    return 0.5 * math.log(error), 0.5 / error
+
+
+def _on_group(statistic, Z, rows: Rows, t, group):
+    return single_error(statistic, Z[group], rows.take(group), t)
+
+
+# -- weights -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """Weights of candidates that sum to one, log λ, and the error they reach."""
+
+    theta: np.ndarray
+    log_noise: float
+    error: float
+    singles: np.ndarray
+
+
+class Weighing:
+    """The error of a weighted sum of candidates, over groups of rows, for both halves' bandwidths.
+
+    Parameters
+    ----------
+    rows : Rows
+    candidates : one or two lists of Candidate
+        Those that the first half taught, and those that the second did; one list if nothing was taught.
+    taught : (n,) array of 0 and 1
+        The half that a row belongs to.
+    groups : list of arrays of int
+    """
+
+    def __init__(self, rows: Rows, candidates, taught: np.ndarray, groups):
+        self.work = []
+        tasks = [(i, half) for i in groups for half in range(len(candidates))]
+
+        def prepare(task):
+            i, half = task
+            part = rows.take(i)
+            if len(candidates) > 1:
+                part = part.counting((taught[i] != half).astype(float))
+            K = np.stack([c.matrix(i) for c in candidates[half]]).astype(np.float32)
+            return K, part
+
+        for K, part in map_in_threads(prepare, tasks):
+            if part.counted.any():
+                self.work.append((K, part, float(part.counted.sum())))
+        self.mass = sum(m for _, _, m in self.work)
+        self.rows = self.mass
+
+    def __call__(self, theta: np.ndarray, log_noise: float, gradient=True) -> tuple[float, np.ndarray, float]:
+        """Return the error, and its gradient in θ and in log λ."""
+
+        def one(task):
+            K, part, mass = task
+            total = np.tensordot(theta.astype(np.float32), K, 1).astype(float)
+            found = leave_out(total, math.exp(log_noise), part, gradient=gradient)
+            if not gradient:
+                return mass * found.error, 0.0, 0.0
+            assert found.in_kernel is not None
+            slopes = K.reshape(len(theta), -1) @ found.in_kernel.ravel()
+            return mass * found.error, mass * slopes, mass * found.in_log_noise
+
+        parts = map_in_threads(one, self.work)
+        error, slopes, noise = (sum(p[i] for p in parts) / self.mass for i in range(3))
+        return float(error), np.asarray(slopes, dtype=float), float(noise)
+
+    def scores(self, theta: np.ndarray, log_noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return scores of rows left out, by bandwidths that they have not taught, their targets and weights."""
+        out = []
+        for K, part, _ in self.work:
+            total = np.tensordot(theta.astype(np.float32), K, 1).astype(float)
+            found = leave_out(total, math.exp(log_noise), part, gradient=False)
+            counted = part.counted > 0
+            out.append((found.scores[counted], part.targets[counted], part.counted[counted]))
+        F, T, w = (np.concatenate(parts) for parts in zip(*out, strict=True))
+        return F, T, w
+
+
+def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:
+    """Return the weights and the ridge with the least error; never worse than the best single candidate."""
+    criterion = error.work[0][1].criterion
+
+    def value(x):
+        theta = softmax(x[:-1])
+        L, slopes, noise = error(theta, x[-1])
+        value, scale = log_likelihood(L, criterion)
+        g = scale * np.append(theta * (slopes - theta @ slopes), noise)
+        a, b = x[:-1] - x[:-1].mean(), x[-1] - NOISE[0]
+        prior = np.append(a / LOGITS**2, b / NOISE[1] ** 2) / error.rows
+        g += prior
+        if fixed_noise:
+            g[-1] = 0.0
+        return value + 0.5 * (float(a @ a) / LOGITS**2 + b * b / NOISE[1] ** 2) / error.rows, g
+
+    singles = np.array([error(np.eye(n)[j], log_noise, gradient=False)[0] for j in range(n)])
+    order = np.argsort(singles)
+    # Near the best single one, with the others at hand, in proportion to what they do alone.
+    x = np.append(-4.0 * (singles - singles[order[0]]) / max(np.ptp(singles), 1e-12), log_noise)
+    bounds = [(-12.0, 12.0)] * n + [(math.log(1e-6), math.log(1e3))]
+    found = minimize(
+        value, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": effort.evaluations}
+    )
+    theta, noise = softmax(found.x[:-1]), float(found.x[-1])
+    best = error(theta, noise, gradient=False)[0]
+    if singles[order[0]] < best:
+        theta, noise, best = np.eye(n)[order[0]], log_noise, float(singles[order[0]])
+    return Weighed(theta, noise, best, singles)
