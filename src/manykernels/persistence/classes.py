@@ -33,6 +33,7 @@ CLASSES: dict[Kind, dict[str, str]] = {
         **_all_of("solvers", "TriplyStochastic", "Ufo", "Uniform"),
     },
     "record": {
+        "Columns": "manykernels.tables:Columns",
         "Combination": "manykernels.combination:Combination",
         "Problem": "manykernels.problem:Problem",
         "Result": "manykernels.problem:Result",

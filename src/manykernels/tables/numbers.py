@@ -58,8 +58,8 @@ def learn_number(values: np.ndarray, weights: Weights) -> Number | None:
     distinct, sums = tally(values, weights.values)
     gap_spread = math.sqrt(share * (1 - share))
     unit = power_of_two(max(abs(distinct[0]), abs(distinct[-1])))
-    distinct = distinct * unit
-    return Number(unit, *_bounds_and_spread(distinct, sums), share, gap_spread)
+    low, high, median, mean, spread = _bounds_and_spread(distinct * unit, sums)
+    return Number(unit, low, high, median, mean, spread, share, gap_spread)
 
 
 def _gap_share(gaps: np.ndarray, weights: Weights) -> float:

@@ -131,7 +131,9 @@ def _from_lists(rows: Sequence[Any]) -> np.ndarray:
     width = len(rows[0])
     for i, row in enumerate(rows):
         if len(row) != width:
-            raise ValueError(f"Row {i} of X has {len(row)} values, and row 0 has {width}; use rows of one length.")
+            raise ValueError(
+                f"Row {i} of X has {len(row)} values, and row 0 has {width}; use rows of one length."
+            )
     X = np.empty((len(rows), width), dtype=object)
     for i, row in enumerate(rows):
         for j, value in enumerate(row):  # one by one, as a value may be a list
@@ -183,7 +185,7 @@ def _from_array(values: np.ndarray) -> Column:
     kind = values.dtype.kind
     if kind in "iufb":
         return _numbers(values, "flag" if kind == "b" else "number")
-    if kind in "mM":
+    if kind in "mM" and values.dtype.str[1:] != "m8" and not values.dtype.str.endswith(("m8[Y]", "m8[M]")):
         return _numbers(_seconds(values), "date")
     if kind in "OUT":
         return _from_objects(values.astype(object))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 #: Weights below this part of their sum do not decide on which side of a quantile a value lies: sums round.
-ROUNDING = 1e-9
+NEGLIGIBLE = 1e-9
 
 
 class Weights(NamedTuple):
@@ -67,7 +67,7 @@ def quantiles(values: np.ndarray, weights: np.ndarray, shares: tuple[float, ...]
     They depend on the distribution alone, and turn around with the sign of the values.
     """
     sums = np.cumsum(weights)
-    targets, slack = np.asarray(shares) * sums[-1], ROUNDING * sums[-1]
+    targets, slack = np.asarray(shares) * sums[-1], NEGLIGIBLE * sums[-1]
     last = len(values) - 1
     lower = np.minimum(np.searchsorted(sums, targets - slack, side="left"), last)
     upper = np.minimum(np.searchsorted(sums, targets + slack, side="right"), last)

@@ -1,0 +1,337 @@
+"""Columns as people have them, made into numbers in the same way for all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from .._util.text import brief
+from .categories import MOST_LEVELS, Category, encode, learn_category
+from .numbers import NO_NUMBER, Number, learn_number
+from .reading import Column, Table, call, level_of, open_table
+from .tally import Weights, weights_of
+
+Kind = Literal["number", "category", "flag", "date", "dropped"]
+#: What columns of a kind hold, in words.
+WORDS = {"number": "numbers", "flag": "true and false", "date": "dates or times", "category": "text"}
+#: A message names at most so many columns one by one.
+LISTED_AT_MOST = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What was learned from the columns of a table, and the matrix of numbers that it makes of others like it.
+
+    - **Numbers** are bounded, one range beyond their 1 % and 99 % quantiles (by minimum and maximum where these are
+      equal), centred, and divided by their standard deviation. A missing one is the median, and where there were
+      missing ones among the training rows, a further column tells them apart, centred and in units of its own spread.
+    - **Flags**, true or false, are the numbers 1 and 0.
+    - **Dates** and times are numbers: seconds since 1970, time zones respected; times of day and durations in seconds.
+    - **Categories** and text have one column for each level seen, and one for missing values if there were any.
+      All are centred and have one unit, so that their variances sum to 1. With more than 64 levels, the rarest share
+      one column. A level never seen is the mean of all, a row of zeros.
+
+    Left out, each with a note, are columns with one value only, with none, and of types that stand for no number or
+    level, and text in which more than half of the values are distinct (and more than 64): an identifier.
+
+    A weight equals a repetition, and rows of weight zero teach nothing. The order of rows is of no account; other units
+    or another zero of a column change its numbers by rounding only.
+
+    Parameters
+    ----------
+    names_in : tuple of str
+        Names of the columns of the table; ``x0, x1, ...`` if it has none.
+    named : bool
+        Whether the names are the table's own: columns are then found by name.
+    kinds : tuple of str
+        Per column of the table: "number", "category", "flag", "date", or "dropped".
+    notes : tuple of str
+        One sentence per column left out, and why.
+    unit, low, high, median, mean, spread, gap_share, gap_spread : arrays, one entry per column of the table
+        Of numbers, flags and dates, else NaN; see :class:`~manykernels.tables.numbers.Number`.
+    levels, rare : tuples of tuples of str, one per column of the table
+        Of categories, else empty; see :class:`~manykernels.tables.categories.Category`.
+    shares : tuple of arrays, one per column of the table
+        Of categories, else None.
+
+    Examples
+    --------
+    >>> from manykernels.tables import Columns
+    >>> columns = Columns.fit([[1.0, "red"], [2.0, "blue"], [None, "red"], [4.0, "blue"]])
+    >>> columns.names_out
+    ('x0', 'x0: missing', 'x1=blue', 'x1=red')
+    >>> columns.transform([[2.0, "green"]]).shape
+    (1, 4)
+    """
+
+    names_in: tuple[str, ...]
+    named: bool
+    kinds: tuple[Kind, ...]
+    notes: tuple[str, ...]
+    unit: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    median: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+    gap_share: np.ndarray
+    gap_spread: np.ndarray
+    levels: tuple[tuple[str, ...], ...]
+    rare: tuple[tuple[str, ...], ...]
+    shares: tuple[np.ndarray | None, ...]
+
+    @classmethod
+    def fit(cls, X: Any, sample_weight: Any = None) -> Columns:
+        """Learn from the training rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame of pandas or polars, Arrow table, or list of rows
+        sample_weight : array of shape (n,), optional
+            Weights of the rows, all one by default.
+
+        Returns
+        -------
+        Columns
+
+        Raises
+        ------
+        ValueError
+            If a value is infinite, two columns have one name, or no column is left; one message names all columns.
+        """
+        table = open_table(X)
+        if not table.n_rows:
+            shape = (0, len(table.names))
+            raise ValueError(f"X has 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
+        weights = weights_of(sample_weight, table.n_rows)
+        lessons: list[Lesson] = []
+        problems: list[str] = []
+        for j in range(len(table.names)):
+            column, name = table.read(j), table.call(j)
+            problems += _infinite(column, name)
+            if not problems:
+                lessons.append(_learn(column, name, weights))
+        _refuse(problems)
+        notes = tuple(lesson.note for lesson in lessons if lesson.note)
+        if len(notes) == len(lessons):
+            raise ValueError(f"X has no column to learn from. {' '.join(_shortened(notes, 'more'))}")
+        numbers = np.array([lesson.number for lesson in lessons]).T
+        learned: dict[str, Any] = {name: row.copy() for name, row in zip(Number._fields, numbers)}
+        categories = [lesson.category for lesson in lessons]
+        return cls(
+            names_in=table.names,
+            named=table.named,
+            kinds=tuple(lesson.kind for lesson in lessons),
+            notes=notes,
+            levels=tuple(c.levels if c else () for c in categories),
+            rare=tuple(c.rare if c else () for c in categories),
+            shares=tuple(c.shares if c else None for c in categories),
+            **learned,
+        )
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return rows, those learned from or others, as numbers.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Columns are found by name if both tables have names, else by position. Further columns are ignored if
+            there are names, and so are columns that were left out.
+
+        Returns
+        -------
+        array of shape (n, D), float64
+
+        Raises
+        ------
+        ValueError
+            If columns are missing, or hold infinite values or another kind of values; one message names them all.
+        """
+        table = open_table(X)
+        places, problems = self._places(table)
+        columns: dict[int, Column] = {}
+        for j, place in places.items():
+            columns[j] = table.read(place)
+            problems += self._faults(j, columns[j])
+        _refuse(problems)
+        out: np.ndarray = np.empty((table.n_rows, self._starts[-1]))
+        self._put_numbers(columns, out)
+        for j in self._categories:
+            texts = _as_levels(columns.pop(j))
+            out[:, self._starts[j] : self._starts[j + 1]] = encode(texts, self._category(j))
+        return out
+
+    # -- what comes out --------------------------------------------------------------------------------
+
+    @cached_property
+    def names_out(self) -> tuple[str, ...]:
+        """Names of the columns that come out: of a column, ``column=level``, ``column: other``, ``column: missing``."""
+        names: list[str] = []
+        for j, name in enumerate(self.names_in):
+            shares = self.shares[j]
+            if shares is not None:
+                names += [f"{name}={level}" for level in self.levels[j]]
+                names += [f"{name}: other"] * bool(self.rare[j])
+                names += [f"{name}: missing"] * (self._starts[j + 1] - len(names))
+            else:
+                names += [name] * bool(self.spread[j] > 0) + [f"{name}: missing"] * bool(
+                    self.gap_spread[j] > 0
+                )
+        return tuple(names)
+
+    @cached_property
+    def blocks(self) -> tuple[np.ndarray, ...]:
+        """Columns that come out and belong together: the levels of a category; all others stand alone."""
+        blocks: list[np.ndarray] = []
+        for start, end, shares in zip(self._starts[:-1], self._starts[1:], self.shares):
+            together = np.arange(start, end)
+            blocks += [together] if shares is not None else list(together[:, None])
+        return tuple(blocks)
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """Where the columns that come out of each column begin, and where the last end."""
+        widths = (self.spread > 0).astype(int) + (self.gap_spread > 0)
+        for j in self._categories:
+            widths[j] = len(self._category(j).shares)
+        return np.r_[0, np.cumsum(widths)]
+
+    @cached_property
+    def _categories(self) -> list[int]:
+        return [j for j, kind in enumerate(self.kinds) if kind == "category"]
+
+    def _category(self, j: int) -> Category:
+        shares = self.shares[j]
+        assert shares is not None
+        return Category(self.levels[j], self.rare[j], shares)
+
+    # -- new rows --------------------------------------------------------------------------------------
+
+    def _places(self, table: Table) -> tuple[dict[int, int], list[str]]:
+        """Return where the columns in use lie in a table, and what is wrong about those that do not."""
+        used = [j for j, kind in enumerate(self.kinds) if kind != "dropped"]
+        if not (self.named and table.named):
+            if len(table.names) != len(self.names_in):
+                raise ValueError(
+                    f"X has {len(table.names)} features, but Columns is expecting {len(self.names_in)} features "
+                    "as input, as in the rows it has learned from."
+                )
+            return {j: j for j in used}, []
+        place = {name: i for i, name in enumerate(table.names)}
+        absent = [f"{self._call(j)} is missing" for j in used if self.names_in[j] not in place]
+        return {j: place[self.names_in[j]] for j in used if self.names_in[j] in place}, absent
+
+    def _faults(self, j: int, column: Column) -> list[str]:
+        """Return what is wrong about the new values of a column, if anything."""
+        kind, held = self.kinds[j], column.held
+        if held == "unusable":
+            return [f"{self._call(j)} held {WORDS[kind]} and now holds {column.words}"]
+        numeric = ("number", "flag")
+        if kind == "category" or held in ("empty", kind) or (kind in numeric and held in numeric):
+            return _infinite(column, self._call(j)) if kind != "category" else []
+        example = next(v for v in column.values.tolist() if level_of(v) is not None)
+        return [f"{self._call(j)} held {WORDS[kind]} and now holds {WORDS[held]}, such as {brief(example)}"]
+
+    def _put_numbers(self, columns: dict[int, Column], out: np.ndarray) -> None:
+        """Write the columns of numbers, and those that tell of missing ones, to their places."""
+        used = [j for j in columns if self.kinds[j] != "category"]
+        V: np.ndarray = np.empty((len(out), len(used)))
+        for i, j in enumerate(used):
+            V[:, i] = columns.pop(j).values
+        start, value, gap = self._starts[used], self.spread[used] > 0, self.gap_spread[used] > 0
+        gaps = np.isnan(V)
+        out[:, (start + value)[gap]] = (gaps[:, gap] - self.gap_share[used][gap]) / self.gap_spread[used][gap]
+        with np.errstate(over="ignore"):  # what is far beyond all that was seen becomes the bound
+            V *= self.unit[used]
+        np.clip(V, self.low[used], self.high[used], out=V)
+        np.copyto(V, self.median[used], where=gaps)
+        V -= self.mean[used]
+        out[:, start[value]] = V[:, value] / self.spread[used][value]
+
+    def _call(self, j: int) -> str:
+        return call(self.names_in[j], j, self.named)
+
+
+# -- one column ----------------------------------------------------------------------------------------
+
+
+class Lesson(NamedTuple):
+    """What one column has taught: numbers, levels, or why it is left out."""
+
+    kind: Kind
+    number: Number = NO_NUMBER
+    category: Category | None = None
+    note: str = ""
+
+
+def _learn(column: Column, name: str, weights: Weights) -> Lesson:
+    held = column.held
+    if held == "unusable":
+        return _left_out(name, f"it holds {column.words}, which stand for no number and no level")
+    if held == "empty":
+        return _left_out(name, "all of its values are missing")
+    if held == "category":
+        return _learn_levels(column.values, name, weights)
+    number = learn_number(column.values, weights)
+    if number is None:
+        return _left_out(name, "all of its values are missing")
+    if not number.spread and not number.gap_spread:
+        return _left_out(name, "it has one value only")
+    return Lesson(held, number)
+
+
+def _learn_levels(values: np.ndarray, name: str, weights: Weights) -> Lesson:
+    category = learn_category(values, weights)
+    distinct = len(category.levels) + len(category.rare)
+    if not distinct:
+        return _left_out(name, "all of its values are missing")
+    if len(category.shares) == 1:
+        return _left_out(name, "it has one value only")
+    # A weight equals a repetition; but weights that sum to 1, say, do not make identifiers of all columns.
+    present = sum(v is not None for v in values[weights.rows].tolist())
+    missing = (
+        category.shares[-1] if len(category.shares) > len(category.levels) + bool(category.rare) else 0.0
+    )
+    rows = max(present, weights.total * (1 - missing))
+    if distinct > MOST_LEVELS and distinct > rows / 2:
+        why = f"it has {distinct:,} different values in {rows:,.0f} rows, as an identifier has"
+        return _left_out(name, why)
+    return Lesson("category", category=category)
+
+
+def _left_out(name: str, why: str) -> Lesson:
+    return Lesson("dropped", note=f"{name[0].upper()}{name[1:]} is left out: {why}.")
+
+
+def _as_levels(column: Column) -> np.ndarray:
+    """Return the values of a column as text, None where they are missing."""
+    if column.held == "category":
+        return column.values
+    levels = np.empty(len(column.values), dtype=object)
+    levels[:] = [level_of(v) for v in column.values.tolist()]
+    return levels
+
+
+# -- messages ------------------------------------------------------------------------------------------
+
+
+def _infinite(column: Column, name: str) -> list[str]:
+    if column.held in ("category", "unusable"):
+        return []
+    rows = np.flatnonzero(np.isinf(column.values))
+    return [f"{name} holds an infinite value in row {rows[0]:,}"] if len(rows) else []
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    """Raise ValueError if there are problems, with all of them."""
+    if problems:
+        raise ValueError(f"X cannot be used: {'; '.join(_shortened(problems, 'more columns'))}.")
+
+
+def _shortened(sentences: Sequence[str], what: str) -> Iterable[str]:
+    more = len(sentences) - LISTED_AT_MOST
+    return sentences if more <= 0 else [*sentences[:LISTED_AT_MOST], f"and {more:,} {what}"]
