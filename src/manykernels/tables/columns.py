@@ -291,16 +291,22 @@ def _learn_levels(values: np.ndarray, name: str, weights: Weights) -> Lesson:
         return _left_out(name, "all of its values are missing")
     if len(category.shares) == 1:
         return _left_out(name, "it has one value only")
-    # A weight equals a repetition; but weights that sum to 1, say, do not make identifiers of all columns.
-    present = sum(v is not None for v in values[weights.rows].tolist())
-    missing = (
-        category.shares[-1] if len(category.shares) > len(category.levels) + bool(category.rare) else 0.0
-    )
-    rows = max(present, weights.total * (1 - missing))
-    if distinct > MOST_LEVELS and distinct > rows / 2:
-        why = f"it has {distinct:,} different values in {rows:,.0f} rows, as an identifier has"
-        return _left_out(name, why)
+    if distinct > MOST_LEVELS:
+        rows = _rows_with_text(values, category, weights)
+        if distinct > rows / 2:
+            why = f"it has {distinct:,} different values in {rows:,.0f} rows, as an identifier has"
+            return _left_out(name, why)
     return Lesson("category", category=category)
+
+
+def _rows_with_text(values: np.ndarray, category: Category, weights: Weights) -> float:
+    """Return in how many rows there is a value.
+
+    A weight equals a repetition; but weights that sum to 1, say, must not make identifiers of all columns.
+    """
+    present = sum(v is not None for v in values[weights.rows].tolist())
+    named = len(category.levels) + bool(category.rare)
+    return max(present, weights.total * category.shares[:named].sum())
 
 
 def _left_out(name: str, why: str) -> Lesson:

@@ -147,8 +147,8 @@ def _refuse_none(shape: tuple[int, int]) -> None:
 
 
 def _refuse_twins(X: Any) -> None:
-    """Refuse columns of one name, all of them at once."""
-    labels = getattr(X, "column_names", getattr(X, "columns", ()))
+    """Refuse columns of one name, all of them at once; only Arrow and pandas can have them."""
+    labels = getattr(X, "column_names", getattr(X, "columns", ()) if hasattr(X, "iloc") else ())
     twins = [name for name, times in Counter(labels).items() if times > 1]
     if twins:
         names = ", ".join(brief(name) for name in twins)
@@ -166,10 +166,10 @@ def _from_series(series: nw.Series) -> Column:
         return _numbers(series.cast(nw.Float64).to_numpy(), held)
     if dtype in (nw.List, nw.Array, nw.Struct, nw.Binary):
         return Column("unusable", np.empty(0), f"values of the type {dtype}")
-    # Polars makes text as wide as its longest value; where Arrow has a null in a dictionary, NumPy sees any value.
-    values = series.to_list() if series.implementation.is_polars() else series.to_numpy()
     if dtype in (nw.Date, nw.Datetime, nw.Duration):
         return _numbers(_seconds(np.asarray(series.to_numpy())), "date")
+    # Polars makes text as wide as its longest value; where Arrow has a null in a dictionary, NumPy sees any value.
+    values = series.to_list() if series.implementation.is_polars() else series.to_numpy()
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and dtype == nw.Unknown:
         return _numbers(values, "number")  # such as pandas' sparse numbers
     objects = np.empty(len(series), dtype=object)
