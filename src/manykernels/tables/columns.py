@@ -11,7 +11,7 @@ import numpy as np
 
 from .._util.text import brief
 from .categories import MOST_LEVELS, Category, encode, learn_category
-from .numbers import NO_NUMBER, Number, learn_number
+from .quantities import NO_NUMBER, Number, learn_number
 from .reading import Column, Table, call, level_of, open_table
 from .tally import Weights, weights_of
 
@@ -52,7 +52,7 @@ class Columns:
     notes : tuple of str
         One sentence per column left out, and why.
     unit, low, high, median, mean, spread, gap_share, gap_spread : arrays, one entry per column of the table
-        Of numbers, flags and dates, else NaN; see :class:`~manykernels.tables.numbers.Number`.
+        Of numbers, flags and dates, else NaN; see :class:`~manykernels.tables.quantities.Number`.
     levels, rare : tuples of tuples of str, one per column of the table
         Of categories, else empty; see :class:`~manykernels.tables.categories.Category`.
     shares : tuple of arrays, one per column of the table
