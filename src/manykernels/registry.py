@@ -55,6 +55,8 @@ FAMILIES: dict[str, Any] = {
 GRIDS: dict[str, Any] = {"gaussian": RBF, "laplacian": Laplacian}
 #: Names of grids that mean a continuum to a solver that can search, draw from or prepare one.
 CONTINUA: dict[str, Any] = {"gaussian": Gaussians, "laplacian": Laplacians}
+#: What ``"auto"`` combines: a bandwidth per column each, and a line.
+AUTOMATIC = (Gaussians(ard=True), Laplacians(ard=True), Linear())
 SOLVERS: dict[str, type[Solver]] = {
     "uniform": Uniform,
     "single": Single,
@@ -73,6 +75,8 @@ SOLVERS: dict[str, type[Solver]] = {
 }
 #: More rows than this make Gram matrices of 3 GiB and more: ``"auto"`` goes over to random features.
 MANY_ROWS = 20_000
+#: Up to so many rows, one machine on all of them takes seconds; with more, ``kernels="auto"`` means random features.
+EXACT_ROWS = 6_000
 
 
 def bound_family(kernels: Any, X, sample_weight, solver: Any = "auto", names=None) -> Family:
@@ -90,6 +94,10 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
     if isinstance(kernels, Family):
         return kernels
     if isinstance(kernels, str):
+        if kernels == "auto" and (is_auto(solver) or solver_kind(solver) is LeaveOneOut):
+            many = is_auto(solver) and X.shape[0] > EXACT_ROWS
+            return Laplacians(ard=True) if many else Union(list(AUTOMATIC))
+        kernels = "gaussian" if kernels == "auto" else kernels
         if kernels in CONTINUA and (is_auto(solver) or suits(solver, CONTINUA[kernels]())):
             columnwise = learns_bandwidths(solver, X.shape[0])
             return CONTINUA[kernels](ard=columnwise)
@@ -121,14 +129,17 @@ def learns_bandwidths(solver: Any, n_rows: int) -> bool:
     """Whether a solver learns one bandwidth per column before it starts; ``"auto"`` does on many rows."""
     if is_auto(solver):
         return n_rows > MANY_ROWS
-    kind = solver_class(solver) if isinstance(solver, str) else solver
-    return bool(getattr(kind, "learns_bandwidths", False))
+    return bool(getattr(solver_kind(solver), "learns_bandwidths", False))
 
 
 def suits(solver: Any, family: Family) -> bool:
     """Whether a solver, by itself or by name, finds in a family what it requires; ``"auto"`` always does."""
-    kind = solver_class(solver) if isinstance(solver, str) else solver
-    return all(can(family, need) for need in getattr(kind, "requires", ()))
+    return all(can(family, need) for need in getattr(solver_kind(solver), "requires", ()))
+
+
+def solver_kind(solver: Any) -> type[Solver] | None:
+    """Return the class of a solver, given by itself or by name; None if there is none."""
+    return solver_class(solver) if isinstance(solver, str) else type(solver)
 
 
 def solver_class(name: str) -> type[Solver] | None:
@@ -138,9 +149,7 @@ def solver_class(name: str) -> type[Solver] | None:
 
 def streams(solver: Any) -> bool:
     """Whether a solver, by itself or by name, takes rows in batches."""
-    if isinstance(solver, str):
-        return issubclass(solver_class(solver) or Solver, StreamingSolver)
-    return isinstance(solver, StreamingSolver)
+    return issubclass(solver_kind(solver) or Solver, StreamingSolver)
 
 
 def streaming_names() -> str:
@@ -203,6 +212,10 @@ def choose_solver(family: Family, n_rows: int = 0) -> Solver:
             f"X has {n_rows:,} rows, and kernels without explicit or random features need Gram matrices of "
             f"{8 * n_rows**2 / 2**30:.0f} GiB each; fit on fewer rows, or pass kernels such as RBF or Laplacian."
         )
+    if isinstance(family, Union) and np.isinf(family.size()):
+        return LeaveOneOut()
+    if isinstance(family, Laplacians) and family.ard and n_rows > EXACT_ROWS:
+        return Blockwise()
     if np.isinf(family.size()) and can(family, Maximisable):
         return GreedyAlignment()
     if family.factorises and can(family, Maximisable):

@@ -135,10 +135,13 @@ class KernelEstimator(BaseEstimator):
         """Return what rows to predict may be made of."""
         return np.float64
 
+    def _column_names(self) -> Any:
+        """Return the names of the columns that kernels see, None if they have none."""
+        return getattr(self, "feature_names_in_", None)
+
     def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
-        names = getattr(self, "feature_names_in_", None)
-        family = bound_family(self.kernels, X, sample_weight, solver, names)
+        family = bound_family(self.kernels, X, sample_weight, solver, self._column_names())
         if family.pairwise:
             family.check_training(X)  # type: ignore[attr-defined]
         return as_needed(X, family) if sp.issparse(X) else X, family
@@ -205,6 +208,8 @@ class MKL(KernelEstimator):
     #: Of ``partial_fit``: the solver's state, and the problem without its rows.
     state_: dict[str, np.ndarray]
     _context: Problem
+    #: Of ``kernels="auto"``: what the columns of a table are.
+    columns_: Any
 
     #: Whether targets are numbers.
     _regresses: ClassVar[bool]
@@ -227,7 +232,7 @@ class MKL(KernelEstimator):
 
     def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None) -> None:
         with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():
-            for name in ("state_", "_context"):  # of batches before
+            for name in ("state_", "_context", "columns_"):  # of a fit before
                 self.__dict__.pop(name, None)
             if checkpoint is not None or not _is_plain(X):
                 from .streamed import fit_source, source_of
@@ -257,6 +262,8 @@ class MKL(KernelEstimator):
             isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0
         ):
             raise ValueError(f"C is {self.C!r}; it must be a positive finite number, or 'auto'.")
+        if self._reads_tables:
+            X = self._numbers(X, sample_weight)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
             self.feature_names_in_ = np.array(known.names, dtype=object)
@@ -279,6 +286,31 @@ class MKL(KernelEstimator):
             self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
         C = 1.0 if chosen else float(self.C)
         return Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
+
+    @property
+    def _reads_tables(self) -> bool:
+        """Whether columns may be what people have: text, dates, gaps, numbers in any unit."""
+        return isinstance(self.kernels, str) and self.kernels == "auto"
+
+    def _numbers(self, X, sample_weight) -> np.ndarray:
+        """Learn what a table's columns are, and return them as numbers."""
+        from ..tables import Columns
+
+        self.columns_ = Columns.fit(X, sample_weight)
+        for note in self.columns_.notes:
+            self._say(note)
+        return self.columns_.transform(X)
+
+    def _training_rows(self, X, y, **options):
+        X, y = super()._training_rows(X, y, **options)
+        if hasattr(self, "columns_"):  # the table's own columns, and not what became of them
+            self.n_features_in_ = len(self.columns_.names_in)
+            if self.columns_.named:
+                self.feature_names_in_ = np.array(self.columns_.names_in, dtype=object)
+        return X, y
+
+    def _column_names(self) -> Any:
+        return self.columns_.names_out if hasattr(self, "columns_") else super()._column_names()
 
     @property
     def _n_classes(self) -> int | None:
@@ -392,6 +424,9 @@ class MKL(KernelEstimator):
                     f"X is {brief(X)}, and not rows in memory; use predict_to(X, 'predictions.parquet'), or "
                     "manykernels.streaming.predict_batches(model, X)."
                 )
+        if hasattr(self, "columns_"):
+            check_is_fitted(self)
+            return self.columns_.transform(X)
         return super()._rows(X)
 
     def _scores(self, X) -> np.ndarray:

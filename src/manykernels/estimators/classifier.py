@@ -64,7 +64,9 @@ class MKLClassifier(ClassifierMixin, MKL):
     Parameters
     ----------
     kernels : str, list, dict, Kernel or Family
-        Which kernels: ``"gaussian"``, the continuum :class:`~manykernels.families.Gaussians` where the solver can
+        Which kernels: ``"auto"``, Gaussian and Laplacian kernels with a bandwidth per column and a linear one, all
+        learned together (best with ``C="auto"``), on a table of any columns: text, categories, dates, missing values,
+        numbers in any unit; ``"gaussian"``, the continuum :class:`~manykernels.families.Gaussians` where the solver can
         search one, else thirteen bandwidths around the data's median distance; ``"laplacian"``, thirteen bandwidths;
         a list or dict of kernels (:mod:`manykernels.kernels`), scikit-learn kernel names or callables, a
         family such as :class:`~manykernels.families.Products`, or ``"precomputed"``: X is then a stack of

@@ -19,7 +19,7 @@ from .._util.text import brief, warn
 from .._version import __version__
 from ..persistence.checkpoint import Checkpoint, digest
 from ..problem import Problem
-from ..registry import is_auto, solver_class, streaming_names, streams
+from ..registry import is_auto, solver_class, solver_kind, streaming_names, streams
 from ..solvers import Solver
 from ..solvers.base import generator
 from ..solvers.log import OnIteration
@@ -61,6 +61,7 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
                 "partial_fit begins anew and replaces the model that was fitted by fit, which it cannot go on from; to "
                 "keep that one, call partial_fit on sklearn.base.clone(model)."
             )
+        _check_tables(model)
         _check_C(model)
         batch = model._problem(X, y, sample_weight, Known(classes=announced))
         model.state_ = model.solver_.start(batch)
@@ -105,10 +106,18 @@ def _check_streams(model: MKL, why: str) -> None:
         )
 
 
+def _check_tables(model: MKL) -> None:
+    if model._reads_tables:
+        raise ValueError(
+            "kernels is 'auto', which takes rows in memory at once; for rows in batches pass kernels='laplacian' and "
+            "solver=Blockwise()."
+        )
+
+
 def _check_C(model: MKL) -> None:
     """Refuse ``C="auto"`` for a solver that cannot choose it on the way: its rows are not at hand for folds."""
     if isinstance(model.C, str) and not (
-        is_auto(model.solver) or getattr(_kind(model.solver), "chooses_C", False)
+        is_auto(model.solver) or getattr(solver_kind(model.solver), "chooses_C", False)
     ):
         raise ValueError(
             f"C is {model.C!r}, and {brief(model.solver)} cannot choose it over rows in batches; pass a number, or "
@@ -116,12 +125,9 @@ def _check_C(model: MKL) -> None:
         )
 
 
-def _kind(solver: str | Solver) -> Any:
-    return solver_class(solver) if isinstance(solver, str) else solver
-
-
 def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, checkpoint, classes) -> None:
     """Open the stream, hand it to the solver, keep what it returns."""
+    _check_tables(model)
     _check_C(model)
     if model._pairwise:
         raise ValueError("kernels='precomputed' needs all rows at once; pass a stack of matrices as X.")
