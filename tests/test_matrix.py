@@ -22,6 +22,10 @@ SETTINGS = ["plain", "weights", "no scale", "large C"]
 def allowed(solver, family, loss, task, setting):
     if solver == "silp" and setting == "large C" and "monomials" in family:
         return False  # plain cutting planes over tens of kernels take thousands of machines there
+    if solver == "leave-one-out" and (loss != "squared" or "precomputed" in family):
+        return False  # its machine is a ridge, and it looks at rows
+    if solver == "mirror-descent" and family == "union":
+        return False  # a union cannot draw
     return loss == "squared" or task not in ("regression", "two targets")
 
 
