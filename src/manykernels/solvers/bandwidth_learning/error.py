@@ -32,7 +32,7 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
     n, d = Z.shape
     scaled = np.zeros((n, -(-d // PADDED) * PADDED), dtype=np.float32)
     scaled[:, :d] = Z * np.exp(-t[:-1]).astype(np.float32)
-    K = _gram(statistic, scaled)
+    K = scaled_gram(statistic, scaled)
     lam = math.exp(t[-1])
     M = K + 1.0
     M[np.diag_indices(n)] += lam
@@ -57,11 +57,12 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
     gradient = np.zeros(len(t))
     gradient[-1] = lam * float(np.trace(P))
     P *= K.astype(np.float32)
-    gradient[:-1] = _moments(statistic, scaled, P)[:d]
+    gradient[:-1] = log_moments(statistic, scaled, P)[:d]
     return float(np.sum(e * e)) / n, gradient
 
 
-def _gram(statistic, Z) -> np.ndarray:
+def scaled_gram(statistic, Z) -> np.ndarray:
+    """Return ``exp(-S)`` for all pairs of scaled rows."""
     if statistic == "sqdist":
         S = pairwise_statistic("sqdist", Z.astype(float), Z.astype(float))
         return np.exp(-S)
@@ -74,7 +75,7 @@ def _gram(statistic, Z) -> np.ndarray:
     return np.exp(-D).astype(float)
 
 
-def _moments(statistic, Z, W) -> np.ndarray:
+def log_moments(statistic, Z, W) -> np.ndarray:
     """Return the gradient of Σ W in the log bandwidths, for a symmetric W = P∘K."""
     if statistic == "sqdist":
         sums = W.sum(axis=1)
