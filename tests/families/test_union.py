@@ -30,7 +30,7 @@ def test_the_best_member_is_the_best_of_all_parts():
     found = family.best(X, Direction.of_gradient(A), scale, size=3)
     each = [
         part.best(X, Direction.of_gradient(A), Scale.fit(part, X, "trace")).values[0]
-        for part in family._parts()
+        for part in family.families()
     ]
     assert found.values[0] == pytest.approx(max(each))
     again = family.best(X, Direction.of_gradient(A), scale, exclude=found.members[:1])

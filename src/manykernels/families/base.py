@@ -173,6 +173,14 @@ class Family(BaseEstimator):
         """Return a copy bound to the columns of X, after checking parameters."""
         raise NotImplementedError
 
+    def families(self) -> list[Family]:
+        """Return the families that this one is made of: itself, where it is no union."""
+        return [self]
+
+    def member_of(self, part: int, own: Any) -> Any:
+        """Return a member of one of the ``families`` as a member of this one."""
+        return own
+
     def size(self) -> float:
         """Return the number of members, ``inf`` for a continuum."""
         raise NotImplementedError

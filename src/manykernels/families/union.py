@@ -29,7 +29,7 @@ from .finite import Finite
 
 
 def _all_can(capability: type) -> Callable[[Any], bool]:
-    return lambda union: all(can(part, capability) for part in union._parts())
+    return lambda union: all(can(part, capability) for part in union.families())
 
 
 class Union(Searchable):
@@ -57,9 +57,14 @@ class Union(Searchable):
 
     # -- parts -----------------------------------------------------------------------------------------
 
-    def _parts(self) -> list[Family]:
+    def families(self) -> list[Family]:
+        """Return the parts, kernels as lists of one."""
         specs = self.parts.values() if isinstance(self.parts, Mapping) else self.parts
         return [part if isinstance(part, Family) else Finite([as_kernel(part)]) for part in specs]
+
+    def member_of(self, part: int, own: Any) -> tuple[int, Any]:
+        """Return a member of a part as a member of the union."""
+        return part, own
 
     def _names(self) -> list[str] | None:
         return [str(name) for name in self.parts] if isinstance(self.parts, Mapping) else None
@@ -77,7 +82,7 @@ class Union(Searchable):
             )
         if len(self.parts) == 0:
             raise ValueError("parts of Union is empty; pass at least one family or kernel.")
-        parts = self._parts()
+        parts = self.families()
         for part in parts:
             if part.pairwise or isinstance(part, Union):
                 raise ValueError(
@@ -87,27 +92,27 @@ class Union(Searchable):
 
     def adapt(self, X: Rows, sample_weight: np.ndarray) -> Union:
         """Set what is automatic in every part."""
-        return self._with([part.adapt(X, sample_weight) for part in self._parts()])
+        return self._with([part.adapt(X, sample_weight) for part in self.families()])
 
     def shortfall(self, capability: type) -> str:
         """Name the first part that lacks the capability."""
-        part = next((part for part in self._parts() if not can(part, capability)), self)
+        part = next((part for part in self.families() if not can(part, capability)), self)
         return super().shortfall(capability) if part is self else part.shortfall(capability)
 
     @property
     def accepts_sparse(self) -> bool:
         """Whether no part needs dense rows."""
-        return all(part.accepts_sparse for part in self._parts())
+        return all(part.accepts_sparse for part in self.families())
 
     def size(self) -> float:
         """Return the number of kernels of all parts."""
-        return sum(part.size() for part in self._parts())
+        return sum(part.size() for part in self.families())
 
     # -- kernels ---------------------------------------------------------------------------------------
 
     def _sorted(self, members: Members) -> list[tuple[int, Family, np.ndarray, list[Any]]]:
         """Return every part that has any of the members: its number, itself, their places, and they themselves."""
-        parts, out = self._parts(), []
+        parts, out = self.families(), []
         number = np.array([k for k, _ in members], dtype=int)
         for k in np.unique(number).tolist():
             places = np.flatnonzero(number == k)
@@ -156,7 +161,7 @@ class Union(Searchable):
     def label(self, member: Any) -> str:
         """Return the name of the part, and that of the kernel where it has more than one."""
         k, own = member
-        part, names = self._parts()[k], self._names()
+        part, names = self.families()[k], self._names()
         if names is None:
             return part.label(own)
         return names[k] if part.size() == 1 else f"{names[k]}: {part.label(own)}"
@@ -165,7 +170,7 @@ class Union(Searchable):
         """Return the kernel's own parameters, and the part it is of."""
         k, own = member
         names = self._names()
-        record = self._parts()[k].parameters(own)
+        record = self.families()[k].parameters(own)
         return record if names is None else {"part": names[k], **record}
 
     # -- what all parts can ----------------------------------------------------------------------------
@@ -173,7 +178,7 @@ class Union(Searchable):
     @available_if(_all_can(Enumerable))
     def members(self) -> list[tuple[int, Any]]:
         """Return all members, part by part."""
-        parts: list[Any] = self._parts()
+        parts: list[Any] = self.families()
         return [(k, own) for k, part in enumerate(parts) for own in part.members()]
 
     @available_if(_all_can(HasRandomFeatures))
@@ -276,7 +281,7 @@ class UnionSearcher(Searcher):
         super().__init__(family, X, scale)
         self.searchers = [
             part.searcher(X, None if scale is None else PartScale(scale, k))
-            for k, part in enumerate(family._parts())
+            for k, part in enumerate(family.families())
         ]
 
     def _best(self, direction, size, exclude, rng):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -112,7 +111,7 @@ class LeaveOneOut(TwoStageSolver):
     def check_compatible(self, family: Family, loss) -> None:
         """Refuse families that are neither bandwidths nor a short list."""
         super().check_compatible(family, loss)
-        for part in _parts(family):
+        for part in family.families():
             listed = can(part, Enumerable) and part.size() <= MOST_LISTED
             if not (listed or hasattr(part, "statistic")) or part.pairwise:
                 raise ValueError(
@@ -179,7 +178,7 @@ class Learning:
         halves[self.rng.permutation(n)[n // 2 :]] = 1
         candidates: list[list[Candidate]] = [[], []]
         ridges: list[float] = []
-        for k, part in enumerate(_parts(problem.family)):
+        for k, part in enumerate(problem.family.families()):
             if hasattr(part, "statistic"):
                 ridges += self._learn_part(k, part, halves, candidates, fixed)
             else:
@@ -226,10 +225,9 @@ class Learning:
 
     def _listed(self, k: int, part: Any) -> list[Candidate]:
         """Return the kernels of a list, each over its scale."""
-        union = _is_union(self.problem.family)
         out = []
         for member in part.members():
-            z = (k, member) if union else member
+            z = self.problem.family.member_of(k, member)
             rho_sq = float(self.problem.scale.rho_sq([z], 1.0)[0])
             if rho_sq > 0:
                 out.append(Candidate(gram=_gram_of(part, self.X, member, rho_sq), part=k, member=member))
@@ -262,27 +260,18 @@ class Learning:
 
     def _member(self, one: Candidate, other: Candidate) -> Any:
         """Return a candidate as a member; of bandwidths per column, the mean of what either half taught."""
-        part = _parts(self.problem.family)[one.part]
+        part = self.problem.family.families()[one.part]
         member = one.member
         if one.log_sigma is not None and other.log_sigma is not None:
             log_sigma = 0.5 * (one.log_sigma + other.log_sigma)
             sigma = np.exp(log_sigma) * self.unit if part.ard else np.exp(log_sigma)
             member = tuple(sigma.tolist()) if part.ard else float(sigma[0])
-        return (one.part, member) if _is_union(self.problem.family) else member
+        return self.problem.family.member_of(one.part, member)
 
 
 def _ordered_sum(values: np.ndarray) -> np.ndarray:
     """Return sums over rows that do not depend on their order, to the last bit."""
     return np.sort(values, axis=0).sum(axis=0)
-
-
-def _is_union(family: Any) -> bool:
-    return hasattr(family, "_parts")
-
-
-def _parts(family: Any) -> Sequence[Any]:
-    """Return the parts of a union, or the family alone."""
-    return family._parts() if _is_union(family) else [family]
 
 
 def _gram_of(part, X, member, rho_sq: float):
