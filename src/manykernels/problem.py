@@ -168,6 +168,14 @@ class Problem:
         X, Y, s = (_rows(values, part) for values in (self.X, self.Y, self.sample_weight))
         return replace(self, X=X, Y=Y, sample_weight=s)
 
+    def apart(self, train: np.ndarray, test: np.ndarray) -> tuple[Problem, Any]:
+        """Return the problem on some rows, with a scale of its own, and others to be predicted by what it teaches."""
+        pairwise, s = self.family.pairwise, self.sample_weight[train]
+        X = self.X[np.ix_(train, train)] if pairwise else self.X[train]
+        scale = Scale.fit(self.family, X, self.scale.how, s)
+        part = replace(self, X=X, Y=self.Y[train], sample_weight=s, scale=scale)
+        return part, self.X[np.ix_(test, train)] if pairwise else self.X[test]
+
     def batches(self, size: int) -> Iterator[Problem]:
         """Yield the problem in batches of rows, in order."""
         for first in range(0, self.n_rows, size):

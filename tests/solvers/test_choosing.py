@@ -1,5 +1,7 @@
 """C by rows left out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
@@ -14,7 +16,7 @@ from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.registry import bound_family
 from manykernels.solvers import Alignment, Greedy, LpNorm, SimpleMKL, TriplyStochastic, Uniform
-from manykernels.solvers.choosing import FINE, choose_C
+from manykernels.solvers.choosing import FINE, _folds, choose_C
 
 KERNELS = [RBF(2.0), RBF(6.0), Linear()]
 
@@ -64,6 +66,20 @@ def test_classes_are_chosen_by_wrong_labels(load):
     assert model.score(X[1::2], y[1::2]) > 0.93
     again = certify(model, X[::2], y[::2])
     assert again.primal == pytest.approx(model.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_folds_spread_the_classes(outputs):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 4))
+    codes = np.sort(rng.integers(0, max(outputs, 2), 50))
+    pb = problem(X, codes)
+    pb = replace(
+        pb, Y=np.where(codes, 1.0, -1.0)[:, None] if outputs == 1 else 2.0 * np.eye(outputs)[codes] - 1
+    )
+    for _, test, _ in _folds(pb):
+        counts = np.bincount(codes[test], minlength=max(outputs, 2))
+        assert np.abs(counts - np.bincount(codes) / 5).max() < 1.5
 
 
 def test_ready_made_matrices_are_cut_both_ways():

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from ..combination import Combination
-from ..problem import Problem, Scale
+from ..problem import Problem
 from .base import NothingAligned, Solver, TwoStageSolver, any_kernel, generator, machine_on
 from .log import Log
 
@@ -116,18 +116,16 @@ def _folds(problem: Problem) -> Iterator[tuple[Problem, np.ndarray, np.ndarray]]
     count = min(FOLDS if len(used) <= FEW_FOLDS_ROWS else FEW_FOLDS, len(used))
     order = generator(0).permutation(len(used))
     if not problem.loss.regression or _are_classes(problem.Y):
-        order = order[np.argsort(problem.Y[used[order]] @ np.arange(problem.n_outputs), kind="stable")]
+        label = problem.Y[used[order]] @ np.arange(1.0, 1 + problem.n_outputs)
+        order = order[np.argsort(label, kind="stable")]
     fold = np.empty(len(used), dtype=int)
     fold[order] = np.arange(len(used)) % max(count, 1)
     for k in range(count):
         train, test = used[fold != k], used[fold == k]
         if not len(train):
             return
-        X, s = problem.X, problem.sample_weight[train]
-        rows = X[np.ix_(train, train)] if problem.family.pairwise else X[train]
-        scale = Scale.fit(problem.family, rows, problem.scale.how, s)
-        part = replace(problem, X=rows, Y=problem.Y[train], sample_weight=s, scale=scale)
-        yield part, test, X[np.ix_(test, train)] if problem.family.pairwise else X[test]
+        part, rows = problem.apart(train, test)
+        yield part, test, rows
 
 
 def _are_classes(Y: np.ndarray) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
-from ...problem import Problem, Scale
+from ...problem import Problem
 from ..log import Log
 from .refits import Refitter
 
@@ -63,10 +62,7 @@ class Folds:
     def _path(self, train, test) -> None:
         pb = self.problem
         s = pb.sample_weight
-        X = pb.X[np.ix_(train, train)] if pb.family.pairwise else pb.X[train]
-        Xt = pb.X[np.ix_(test, train)] if pb.family.pairwise else pb.X[test]
-        scale = Scale.fit(pb.family, X, pb.scale.how, s[train])
-        part = replace(pb, X=X, Y=pb.Y[train], sample_weight=s[train], scale=scale)
+        part, Xt = pb.apart(train, test)
         losses: list[np.ndarray] = []
         self.paths.append(losses)
         self.ended.append(True)

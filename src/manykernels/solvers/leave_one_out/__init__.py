@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.spatial.distance import pdist
 
 from ..._util.checks import Rule, number, whole
 from ..._util.threads import one_blas_thread
@@ -23,7 +24,7 @@ from ...problem import Problem
 from ..base import TwoStageSolver, generator, machine_on
 from ..calibration import LEAST
 from ..log import Log
-from .error import Rows, criterion_of, merged, softmax_loss
+from .error import criterion_of, merged, softmax_loss
 from .learning import (
     Candidate,
     Effort,
@@ -280,11 +281,6 @@ def _gram_of(part, X, member, rho_sq: float):
 
 def _median_distance(statistic: str, Z: np.ndarray, rng) -> float:
     """Return the median distance between rows, of at most 300 of them; 1 where all are equal."""
-    from scipy.spatial.distance import pdist
-
     some_rows = Z[rng.permutation(len(Z))[:300]]
     distances = pdist(some_rows, "cityblock" if statistic == "l1" else "euclidean")
     return float(np.median(distances[distances > 0])) if np.any(distances > 0) else 1.0
-
-
-__all__ = ["LeaveOneOut", "Rows"]

@@ -16,7 +16,6 @@ multiple being the best one: it is then the temperature of the probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,6 +24,7 @@ from scipy.linalg import lapack, solve
 from scipy.special import log_expit, log_softmax
 
 from ...problem import Problem
+from ..calibration import are_classes
 
 Criterion = Literal["squared", "softmax"]
 
@@ -321,11 +321,4 @@ def _at_temperature(tau, F, T, w):
 
 def criterion_of(problem: Problem) -> Criterion:
     """Return how errors of a problem are judged: targets of -1 and 1 are classes."""
-    Y = problem.Y
-    classes = np.isin(Y, (-1.0, 1.0)).all() and (Y.shape[1] == 1 or ((Y > 0).sum(axis=1) == 1).all())
-    return "softmax" if classes else "squared"
-
-
-def joint(parts: Sequence[LeftOut]) -> float:
-    """Return the mean error of several machines."""
-    return float(np.mean([part.error for part in parts]))
+    return "softmax" if are_classes(problem.Y) else "squared"
