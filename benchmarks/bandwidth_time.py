@@ -86,7 +86,7 @@ def against_uniform(n, rng) -> dict:
     grid = [RBF(float(s)) for s in np.geomspace(1, 100, 20)]
 
     def fit(kernels, solver):
-        return lambda: MKLClassifier(kernels, solver=solver, loss="hinge").fit(X, y)
+        return lambda: MKLClassifier(kernels, solver=solver, loss="hinge", C=1.0).fit(X, y)
 
     runs = [fit(Gaussians(), GreedyAlignment()), fit(grid, Uniform())]
     greedy, uniform = best_of(runs)

@@ -103,7 +103,7 @@ def many_rows(n, r=30) -> dict:
         y += rng.choice([-1, 1]) * rng.uniform(1, 2) * np.prod(X[:, list(z)], axis=1)
     y += 0.1 * y.std() * rng.standard_normal(n)
     forget_peak()
-    model = MKLRegressor(Products(DEGREE), solver=Greedy())
+    model = MKLRegressor(Products(DEGREE), solver=Greedy(), C=1.0)
     with Clock() as clock:
         model.fit(X, y)
     found = set(map(tuple, model.combination_.members))

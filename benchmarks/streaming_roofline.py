@@ -112,12 +112,14 @@ def fourier(n) -> dict:
         solver=Blockwise(
             n_features=FEATURES, sweeps=SWEEPS, block=BLOCK, validation_fraction=0, random_state=0
         ),
+        C=1.0,
     )
     triply = MKLClassifier(
         kernels,
         solver=TriplyStochastic(
             n_features=FEATURES // 2, block=BLOCK, epochs=1, kernels_per_step="all", random_state=0
         ),
+        C=1.0,
     )
     out = {}
     for model in (blockwise, triply):
@@ -160,7 +162,9 @@ def binning(n) -> dict:
     narrow = Laplacian(20.0, columns=np.arange(10)).random_features(D, 0, 0, 2**15).grids(0, GRIDS)
     ten = timed(lambda: narrow.bins(X), 0.1)
     model = MKLClassifier(
-        [Laplacian(20.0)], solver=Blockwise(grids=GRIDS, sweeps=SWEEPS, validation_fraction=0, random_state=0)
+        [Laplacian(20.0)],
+        solver=Blockwise(grids=GRIDS, sweeps=SWEEPS, validation_fraction=0, random_state=0),
+        C=1.0,
     )
     warm_up(model, X, y, 3000)
     with Clock() as clock:
@@ -179,14 +183,14 @@ def model_of(name):
     """Return a model with fixed bandwidths."""
     if name == "binning":
         return MKLClassifier(
-            [Laplacian(20.0)], solver=Blockwise(grids=128, validation_fraction=0, random_state=0)
+            [Laplacian(20.0)], solver=Blockwise(grids=128, validation_fraction=0, random_state=0), C=1.0
         )
     if name == "Fourier":
         return MKLClassifier(
-            [RBF(10.0)], solver=Blockwise(n_features=2048, validation_fraction=0, random_state=0)
+            [RBF(10.0)], solver=Blockwise(n_features=2048, validation_fraction=0, random_state=0), C=1.0
         )
     return MKLClassifier(
-        [RBF(8.0), RBF(12.0)], solver=TriplyStochastic(n_features=512, epochs=3, random_state=0)
+        [RBF(8.0), RBF(12.0)], solver=TriplyStochastic(n_features=512, epochs=3, random_state=0), C=1.0
     )
 
 

@@ -59,7 +59,7 @@ def paper_model(name: str, X, n_classes: int, budget: int | None):
     if name == "Blockwise":
         return MKLClassifier(kernels, solver=Blockwise(p=p, sweeps=budget or 3, random_state=0), C=C)
     if name == "Blockwise, laplacian":
-        return MKLClassifier("laplacian", solver=Blockwise(sweeps=budget or 3, random_state=0))
+        return MKLClassifier("laplacian", solver=Blockwise(sweeps=budget or 3, random_state=0), C="auto")
     batch = {
         "Obscure": Obscure(p, epochs=budget or 10, random_state=0),
         "Ufo": Ufo(epochs=budget or 10, random_state=0),

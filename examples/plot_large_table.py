@@ -34,7 +34,7 @@ X, X_test, y, y_test = train_test_split(X, y, test_size=0.2, random_state=0)
 # All at their defaults, boosting also with ten times its hundred trees. The other two kernel approximations have one
 # bandwidth for all columns, noise included, and nothing in them learns it.
 models = {
-    "Blockwise, laplacian": MKLClassifier("laplacian", solver=Blockwise(random_state=0)),
+    "Blockwise, laplacian": MKLClassifier("laplacian", solver=Blockwise(random_state=0), C="auto"),
     "boosting": HistGradientBoostingClassifier(random_state=0),
     "boosting, 1,000 trees": HistGradientBoostingClassifier(
         max_iter=1000, early_stopping=False, random_state=0
@@ -44,7 +44,7 @@ models = {
     ),
     "Nystroem + ridge": make_pipeline(Nystroem(n_components=500, random_state=0), RidgeClassifier()),
 }
-MKLClassifier("laplacian", solver=Blockwise(random_state=0)).fit(X[:1000], y[:1000])  # compiles
+MKLClassifier("laplacian", solver=Blockwise(random_state=0), C="auto").fit(X[:1000], y[:1000])  # compiles
 results = {}
 for name, model in models.items():
     start = time.process_time()

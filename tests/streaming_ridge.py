@@ -79,7 +79,7 @@ def fit_job(checkpoint, kill_at=None):
     y = X @ [1.0, -2.0, 0.5] + 3 + 0.1 * rng.normal(size=4000)
     solver = OrderedRidge(epochs=3, batch_size=50)
     return (
-        MKLRegressor(Products(degree=1), solver=solver, random_state=0)
+        MKLRegressor(Products(degree=1), solver=solver, random_state=0, C=1.0)
         .fit(X, y, checkpoint=Checkpoint(checkpoint, pause=0.0, times=0.0))
         .result_.predictor.W
     )

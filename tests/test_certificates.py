@@ -126,7 +126,7 @@ def test_both_bounds_by_hand():
 def test_certify_needs_nothing_from_the_solver(solver, kernels):
     X = rows()
     y = X[:, 0] * X[:, 1] + 3.0
-    model = MKLRegressor(kernels, solver=solver).fit(X, y)
+    model = MKLRegressor(kernels, solver=solver, C=1.0).fit(X, y)
     objective, gap = model.objective_, model.gap_
     model.objective_ = model.gap_ = model.trace_ = None
     c = certify(model, X, y)
@@ -137,7 +137,7 @@ def test_certify_needs_nothing_from_the_solver(solver, kernels):
 def test_certify_takes_sample_and_class_weights():
     X = rows()
     y, s = (X[:, 0] > 0.2).astype(int), np.random.default_rng(0).exponential(size=40)
-    model = MKLClassifier(class_weight="balanced").fit(X, y, sample_weight=s)
+    model = MKLClassifier(class_weight="balanced", kernels="gaussian", C=1.0).fit(X, y, sample_weight=s)
     assert certify(model, X, y, s).primal == pytest.approx(model.objective_, rel=1e-8)
     assert certify(model, X, y).primal != pytest.approx(model.objective_, rel=1e-3)
 
@@ -145,9 +145,9 @@ def test_certify_takes_sample_and_class_weights():
 def test_certify_needs_a_list_unless_the_kernel_is_fixed():
     X = rows()
     y = X[:, 0] * X[:, 1]
-    fixed = MKLRegressor(Gaussians()).fit(X, y)
+    fixed = MKLRegressor(Gaussians(), C=1.0).fit(X, y)
     assert certify(fixed, X, y).primal == pytest.approx(fixed.objective_, rel=1e-8)
-    searched = MKLRegressor(Gaussians(), solver=Greedy(max_kernels=1)).fit(X, y)
+    searched = MKLRegressor(Gaussians(), solver=Greedy(max_kernels=1), C=1.0).fit(X, y)
     with pytest.raises(ValueError, match="a continuum, which cannot be listed"):
         certify(searched, X, y)
 
@@ -155,13 +155,13 @@ def test_certify_needs_a_list_unless_the_kernel_is_fixed():
 def test_certify_finds_out_a_model_of_other_targets():
     X = rows()
     y = X[:, 0] * X[:, 1]
-    model = MKLRegressor(list(BATCH_KERNELS)).fit(X, y)
+    model = MKLRegressor(list(BATCH_KERNELS), C=1.0).fit(X, y)
     assert certify(model, X, X[:, 2]).gap > 100 * model.gap_
 
 
 def test_certify_without_dual_coefficients_says_so():
     X = rows()
-    model = MKLRegressor(list(BATCH_KERNELS)).fit(X, X[:, 0])
+    model = MKLRegressor(list(BATCH_KERNELS), C=1.0).fit(X, X[:, 0])
     model.dual_coef_ = None
     with pytest.raises(ValueError, match="model has no dual_coef_"):
         certify(model, X, X[:, 0])

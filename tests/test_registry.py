@@ -23,7 +23,7 @@ def moons():
 @pytest.mark.parametrize("name", SOLVERS)
 def test_gaussian_is_a_continuum_where_the_solver_can_search_one(moons, name):
     few = {"mirror_descent": MirrorDescent(5), "greedy": Greedy(max_kernels=2)}
-    model = MKLClassifier(solver=few.get(name, name)).fit(*moons)
+    model = MKLClassifier(solver=few.get(name, name), kernels="gaussian", C=1.0).fit(*moons)
     family = model.combination_.family
     if name in SEARCHING:
         assert isinstance(family, Gaussians) and np.isinf(family.size())
@@ -40,12 +40,12 @@ def test_the_rule_is_the_same_for_the_transformer(moons):
 
 
 def test_auto_says_what_it_chose(moons, capsys):
-    model = MKLClassifier(verbose=1).fit(*moons)
+    model = MKLClassifier(verbose=1, kernels="gaussian", C=1.0).fit(*moons)
     assert isinstance(model.solver_, GreedyAlignment)
     said = capsys.readouterr().err.splitlines()[0]
     assert "60 rows" in said and "a continuum of kernels (Gaussians(" in said
     assert "GreedyAlignment(" in said and "hinge loss" in said
-    MKLClassifier("linear", verbose=1).fit(*moons)
+    MKLClassifier("linear", verbose=1, C=1.0).fit(*moons)
     said = capsys.readouterr().err.splitlines()[0]
     assert "1 kernels (Finite(" in said and "LpNorm(" in said
 
@@ -53,15 +53,20 @@ def test_auto_says_what_it_chose(moons, capsys):
 def test_the_default_is_a_good_one():
     X, y = load_iris(return_X_y=True)
     train = np.arange(150) % 2 == 0
-    model = MKLClassifier().fit(X[train], y[train])
+    model = MKLClassifier(kernels="gaussian", C=1.0).fit(X[train], y[train])
     assert model.score(X[~train], y[~train]) > 0.93
-    assert MKLRegressor().fit(X[train, :3], X[train, 3]).score(X[~train, :3], X[~train, 3]) > 0.9
+    assert (
+        MKLRegressor(kernels="gaussian", C=1.0)
+        .fit(X[train, :3], X[train, 3])
+        .score(X[~train, :3], X[~train, 3])
+        > 0.9
+    )
 
 
 @pytest.mark.parametrize("name", ["LpNorm", "lpnorm", "lp-norm", "lp_norm", "LP_NORM"])
 def test_names_of_solvers_are_read_in_any_spelling(moons, name):
     assert solver_class(name) is LpNorm
-    assert isinstance(MKLClassifier(solver=name).fit(*moons).solver_, LpNorm)
+    assert isinstance(MKLClassifier(solver=name, kernels="gaussian", C=1.0).fit(*moons).solver_, LpNorm)
     assert isinstance(make_solver("AUTO", Finite([RBF(1.0)]), None), LpNorm)
 
 
@@ -75,7 +80,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(moons):
     with pytest.raises(
         ValueError, match=r"solver is 'lpnormal'; use 'auto', alignment, blockwise, greedy, .*uniform"
     ):
-        MKLClassifier(solver="lpnormal").fit(*moons)
+        MKLClassifier(solver="lpnormal", kernels="gaussian", C=1.0).fit(*moons)
 
 
 def test_rows_beyond_what_a_gram_matrix_can_hold_are_announced():

@@ -138,6 +138,8 @@ class Problem:
     sample_weight : (n,)
     choose_C : bool
         Whether the solver is to choose C, and `C` means nothing.
+    groups : (n,) array of int or None
+        Rows of the same number are of one subject, and left out together wherever rows are left out.
     """
 
     X: Any
@@ -148,6 +150,7 @@ class Problem:
     C: float = 1.0
     sample_weight: np.ndarray = field(default=None)  # type: ignore[arg-type]  # ones, once the rows are known
     choose_C: bool = False
+    groups: np.ndarray | None = None
 
     def __post_init__(self):
         if self.sample_weight is None:
@@ -166,14 +169,16 @@ class Problem:
     def rows(self, part: slice | np.ndarray) -> Problem:
         """Return the same problem on some of the rows; the scale stays."""
         X, Y, s = (_rows(values, part) for values in (self.X, self.Y, self.sample_weight))
-        return replace(self, X=X, Y=Y, sample_weight=s)
+        groups = None if self.groups is None else _rows(self.groups, part)
+        return replace(self, X=X, Y=Y, sample_weight=s, groups=groups)
 
     def apart(self, train: np.ndarray, test: np.ndarray) -> tuple[Problem, Any]:
         """Return the problem on some rows, with a scale of its own, and others to be predicted by what it teaches."""
         pairwise, s = self.family.pairwise, self.sample_weight[train]
         X = self.X[np.ix_(train, train)] if pairwise else self.X[train]
         scale = Scale.fit(self.family, X, self.scale.how, s)
-        part = replace(self, X=X, Y=self.Y[train], sample_weight=s, scale=scale)
+        groups = None if self.groups is None else self.groups[train]
+        part = replace(self, X=X, Y=self.Y[train], sample_weight=s, scale=scale, groups=groups)
         return part, self.X[np.ix_(test, train)] if pairwise else self.X[test]
 
     def batches(self, size: int) -> Iterator[Problem]:
@@ -235,6 +240,8 @@ class Result:
         The weight of the losses; from a solver None means the problem's.
     calibration : array or None
         What turns scores into probabilities, for losses that do not: a factor.
+    left_out : (n, c) array or None
+        Scores of the training rows, each by a model that has not seen it; NaN where there is none.
     interrupted : bool
         Whether Ctrl-C ended a fit that a checkpoint can take up again.
     """
@@ -251,4 +258,5 @@ class Result:
     intercept: np.ndarray
     C: float | None = None
     calibration: np.ndarray | None = None
+    left_out: np.ndarray | None = None
     interrupted: bool = False

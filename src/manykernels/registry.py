@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -73,10 +74,10 @@ SOLVERS: dict[str, type[Solver]] = {
     "triply_stochastic": TriplyStochastic,
     "blockwise": Blockwise,
 }
-#: More rows than this make Gram matrices of 3 GiB and more: ``"auto"`` goes over to random features.
-MANY_ROWS = 20_000
-#: Up to so many rows, one machine on all of them takes seconds; with more, ``kernels="auto"`` means random features.
-EXACT_ROWS = 6_000
+#: Memory that an exact machine may take by default: a fixed figure, so that a call gives the same model everywhere.
+MEMORY = 2**30
+#: Matrices of n × n numbers that it takes, and the rows beyond which it takes too long, whatever the memory.
+MATRICES, MOST_ROWS = 3, 40_000
 
 
 def bound_family(kernels: Any, X, sample_weight, solver: Any = "auto", names=None) -> Family:
@@ -94,13 +95,11 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
     if isinstance(kernels, Family):
         return kernels
     if isinstance(kernels, str):
-        if kernels == "auto" and (is_auto(solver) or solver_kind(solver) is LeaveOneOut):
-            many = is_auto(solver) and X.shape[0] > EXACT_ROWS
-            return Laplacians(ard=True) if many else Union(list(AUTOMATIC))
+        if kernels == "auto" and learns_bandwidths(solver):
+            return Union(list(AUTOMATIC))
         kernels = "gaussian" if kernels == "auto" else kernels
         if kernels in CONTINUA and (is_auto(solver) or suits(solver, CONTINUA[kernels]())):
-            columnwise = learns_bandwidths(solver, X.shape[0])
-            return CONTINUA[kernels](ard=columnwise)
+            return CONTINUA[kernels](ard=learns_bandwidths(solver))
         if kernels in GRIDS:
             return Finite(bandwidth_grid(GRIDS[kernels], X, sample_weight))
         if kernels in FAMILIES:
@@ -125,11 +124,14 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
     )
 
 
-def learns_bandwidths(solver: Any, n_rows: int) -> bool:
-    """Whether a solver learns one bandwidth per column before it starts; ``"auto"`` does on many rows."""
-    if is_auto(solver):
-        return n_rows > MANY_ROWS
-    return bool(getattr(solver_kind(solver), "learns_bandwidths", False))
+def learns_bandwidths(solver: Any) -> bool:
+    """Whether a solver learns one bandwidth per column before it starts, as what ``"auto"`` becomes does."""
+    return is_auto(solver) or bool(getattr(solver_kind(solver), "learns_bandwidths", False))
+
+
+def exact_rows(memory: int = MEMORY) -> int:
+    """Return how many rows an exact machine is for: its matrices fit, and factoring them takes minutes at most."""
+    return min(math.isqrt(memory // (8 * MATRICES)), MOST_ROWS)
 
 
 def suits(solver: Any, family: Family) -> bool:
@@ -177,11 +179,12 @@ def make_solver(
     family: Family,
     random_state: Any,
     n_rows: int = 0,
-    choose: Callable[[Family, int], Solver] | None = None,
+    choose: Callable[[Family, int, int], Solver] | None = None,
+    memory: int = MEMORY,
 ) -> Solver:
     """Return a fresh solver; ``"auto"`` is left to `choose`, by default :func:`choose_solver`."""
     if is_auto(solver):
-        made = (choose or choose_solver)(family, n_rows)
+        made = (choose or choose_solver)(family, n_rows, memory)
     elif isinstance(solver, str):
         named = solver_class(solver)
         if named is None:
@@ -199,23 +202,22 @@ def make_solver(
     return made
 
 
-def choose_solver(family: Family, n_rows: int = 0) -> Solver:
-    """Return a solver by what the family can do and how many rows there are.
+def choose_solver(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solver:
+    """Return a solver by what the family can do, how many rows there are, and the memory that they may take.
 
-    Many rows get Blockwise where there are random features, and no explicit ones. Of the rest a continuum gets
-    GreedyAlignment, products get Greedy, kernels that can be listed LpNorm(p=4/3), and what is left the plain sum.
+    More rows than an exact machine is for get Blockwise where there are random features, and no explicit ones. Of the
+    rest bandwidths get LeaveOneOut, alone or in a union, products get Greedy, kernels that can be listed LpNorm(p=4/3),
+    and what is left the plain sum.
     """
-    if n_rows > MANY_ROWS and not can(family, HasFeatures):
+    if n_rows > exact_rows(memory) and not can(family, HasFeatures):
         if can(family, HasRandomFeatures):
             return Blockwise()
         warn(
             f"X has {n_rows:,} rows, and kernels without explicit or random features need Gram matrices of "
-            f"{8 * n_rows**2 / 2**30:.0f} GiB each; fit on fewer rows, or pass kernels such as RBF or Laplacian."
+            f"{8 * n_rows**2 / 2**30:.1f} GiB each; fit on fewer rows, or pass kernels such as RBF or Laplacian."
         )
-    if isinstance(family, Union) and np.isinf(family.size()):
+    if np.isinf(family.size()) and LeaveOneOut.takes(family):
         return LeaveOneOut()
-    if isinstance(family, Laplacians) and family.ard and n_rows > EXACT_ROWS:
-        return Blockwise()
     if np.isinf(family.size()) and can(family, Maximisable):
         return GreedyAlignment()
     if family.factorises and can(family, Maximisable):
@@ -225,7 +227,7 @@ def choose_solver(family: Family, n_rows: int = 0) -> Solver:
     return Uniform()
 
 
-def choose_two_stage(family: Family, n_rows: int = 0) -> Solver:
+def choose_two_stage(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solver:
     """Return a solver that learns the kernel alone: Alignment over a list, else GreedyAlignment."""
     listed = can(family, Enumerable) and family.size() <= LONGEST_TABLE
     return GreedyAlignment() if not listed and can(family, Maximisable) else Alignment()

@@ -242,7 +242,7 @@ def test_every_kind_of_gap_has_words(kind):
 def test_show_describes_a_gap_on_features(tmp_path):
     X = np.random.default_rng(0).standard_normal((60, 2))
     solver = Blockwise(certify=True)
-    MKLRegressor("gaussian", solver=solver, random_state=0).fit(X, X[:, 0]).save(tmp_path / "m.mk")
+    MKLRegressor("gaussian", solver=solver, random_state=0, C=1.0).fit(X, X[:, 0]).save(tmp_path / "m.mk")
     assert "of the objective (exact, for the random features)" in run("show", tmp_path / "m.mk")
     assert json.loads(run("show", tmp_path / "m.mk", "--json"))["gap_kind"] == "features"
 
@@ -250,13 +250,13 @@ def test_show_describes_a_gap_on_features(tmp_path):
 def test_brackets_in_names_are_shown_as_they_are(data, tmp_path):
     X, y = np.random.default_rng(0).standard_normal((30, 3)), np.arange(30) % 2
     path = tmp_path / "m.mk"
-    MKLClassifier([Linear([0, 1]), RBF(1.0)]).fit(X, y).save(path)
+    MKLClassifier([Linear([0, 1]), RBF(1.0)], C=1.0).fit(X, y).save(path)
     assert "linear[0,1]" in run("show", path)
 
 
 def test_a_model_from_python_predicts_by_the_order_of_columns(tmp_path):
     X, y = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 2
-    fitted = MKLClassifier([RBF(1.0)]).fit(X, y)
+    fitted = MKLClassifier([RBF(1.0)], C=1.0).fit(X, y)
     fitted.save(tmp_path / "m.mk")
     data = write(tmp_path / "x.csv", {"u": X[:, 0], "v": X[:, 1]})
     assert run("predict", tmp_path / "m.mk", data).split()[1:] == [str(v) for v in fitted.predict(X)]
@@ -266,14 +266,14 @@ def test_a_model_from_python_predicts_by_the_order_of_columns(tmp_path):
 
 def test_a_model_of_several_targets_from_python(tmp_path):
     X = np.random.default_rng(0).standard_normal((30, 2))
-    MKLRegressor([RBF(1.0)]).fit(X, X).save(tmp_path / "m.mk")
+    MKLRegressor([RBF(1.0)], C=1.0).fit(X, X).save(tmp_path / "m.mk")
     data = write(tmp_path / "x.csv", {"u": X[:, 0], "v": X[:, 1]})
     assert run("predict", tmp_path / "m.mk", data).startswith("prediction_0,prediction_1\n")
 
 
 def test_a_model_on_precomputed_kernels_is_for_python(tmp_path, data):
     K = np.eye(30)[:, :, None]
-    MKLClassifier("precomputed").fit(K, np.arange(30) % 2).save(tmp_path / "m.mk")
+    MKLClassifier("precomputed", C=1.0).fit(K, np.arange(30) % 2).save(tmp_path / "m.mk")
     assert "needs precomputed kernels" in run("predict", tmp_path / "m.mk", data, code=2)
 
 
@@ -393,7 +393,7 @@ def test_text_where_the_model_needs_numbers_is_named(model, data, tmp_path):
     text = write(tmp_path / "text.csv", columns() | {"b": ["x"] * 80})
     assert "Column 'b' holds text, not numbers; encode it as" in run("predict", model, text, code=2)
     X = np.arange(20.0).reshape(10, 2)
-    MKLRegressor([Linear()]).fit(X, X[:, 0]).save(tmp_path / "nameless.mk")
+    MKLRegressor([Linear()], C=1.0).fit(X, X[:, 0]).save(tmp_path / "nameless.mk")
     said = run("predict", tmp_path / "nameless.mk", data, code=2)
     assert "Column 'label' holds text, not numbers; keep only the 2 columns" in said
 
@@ -412,7 +412,7 @@ def test_a_note_says_when_a_fit_stopped_early(data, tmp_path, monkeypatch):
             super().__init__(p, tol, max_iter)
 
     monkeypatch.setitem(SOLVERS, "hasty", Hasty)
-    fitted = MKLRegressor([RBF(1.0), RBF(2.0)], solver="hasty")
+    fitted = MKLRegressor([RBF(1.0), RBF(2.0)], solver="hasty", C=1.0)
     X = np.random.default_rng(0).standard_normal((30, 2))
     runner = typer_testing.CliRunner()
     with runner.isolation() as streams:
@@ -496,7 +496,7 @@ def test_the_module_imports_without_the_extra():
 
 def test_output_into_a_closed_pipe_ends_quietly(tmp_path):
     X = np.random.default_rng(0).standard_normal((20000, 1))
-    MKLRegressor([Linear()]).fit(X[:30], X[:30, 0]).save(tmp_path / "m.mk")
+    MKLRegressor([Linear()], C=1.0).fit(X[:30], X[:30, 0]).save(tmp_path / "m.mk")
     data = write(tmp_path / "x.csv", {"u": X[:, 0]})
     code = "from manykernels.cli import main; main()"
     command = [sys.executable, "-c", code, "predict", str(tmp_path / "m.mk"), str(data)]

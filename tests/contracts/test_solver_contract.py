@@ -229,7 +229,7 @@ def test_interrupt_leaves_the_estimator_fitted(iterative):
             raise KeyboardInterrupt
 
     pb = problem("squared")
-    model = MKLRegressor(list(BATCH_KERNELS), solver=SOLVERS[iterative]())
+    model = MKLRegressor(list(BATCH_KERNELS), solver=SOLVERS[iterative](), C=1.0)
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model.fit(pb.X, pb.Y[:, 0], on_iteration=interrupt)
     assert np.isfinite(model.predict(pb.X)).all() and not model.converged_
@@ -358,7 +358,7 @@ def test_a_loss_the_solver_does_not_take_is_refused():
 def test_estimator_checks_the_solver_before_the_work():
     X = np.eye(4)
     with pytest.raises(ValueError, match="tol of SimpleMKL"):
-        MKLRegressor([RBF()], solver=SimpleMKL(tol=-1)).fit(X, X[:, 0])
+        MKLRegressor([RBF()], solver=SimpleMKL(tol=-1), C=1.0).fit(X, X[:, 0])
 
 
 def test_a_good_fit_does_not_warn(iterative):

@@ -249,6 +249,6 @@ def test_other_solvers_have_no_partial_fit(estimator, solver):
 
 def test_it_says_what_it_needs():
     with pytest.raises(ValueError, match="StreamingRidge needs a family with explicit features"):
-        MKLRegressor([RBF(), Linear()], solver=StreamingRidge()).fit(X, Y)
+        MKLRegressor([RBF(), Linear()], solver=StreamingRidge(), C=1.0).fit(X, Y)
     with pytest.raises(ValueError, match="StreamingRidge takes loss squared, not 'hinge'"):
-        MKLClassifier(KERNELS, solver=StreamingRidge(), loss="hinge").fit(X, LABELS)
+        MKLClassifier(KERNELS, solver=StreamingRidge(), loss="hinge", C=1.0).fit(X, LABELS)

@@ -29,37 +29,41 @@ def test_missing_and_infinite_values_are_refused(bad):
     Z = X.copy()
     Z[3, 1] = bad
     with pytest.raises(ValueError, match=r"NaN|infinity"):
-        MKLClassifier().fit(Z, y)
-    m = MKLClassifier().fit(X, y)
+        MKLClassifier(kernels="gaussian", C=1.0).fit(Z, y)
+    m = MKLClassifier(kernels="gaussian", C=1.0).fit(X, y)
     with pytest.raises(ValueError, match=r"NaN|infinity"):
         m.predict(Z)
 
 
 def test_targets_must_match_rows():
-    says("inconsistent numbers of samples", lambda: MKLClassifier().fit(X, y[:-1]))
+    says("inconsistent numbers of samples", lambda: MKLClassifier(kernels="gaussian", C=1.0).fit(X, y[:-1]))
 
 
 def test_one_class_is_refused():
-    says("y holds one class only", lambda: MKLClassifier().fit(X, np.ones(30)))
+    says("y holds one class only", lambda: MKLClassifier(kernels="gaussian", C=1.0).fit(X, np.ones(30)))
 
 
 def test_another_number_of_columns_is_refused():
-    m = MKLClassifier().fit(X, y)
+    m = MKLClassifier(kernels="gaussian", C=1.0).fit(X, y)
     says("X has 3 features", lambda: m.predict(X[:, :3]))
 
 
 @pytest.mark.parametrize("C", [0, -1, np.nan, np.inf, "1", None])
 def test_C_must_be_positive(C):
-    says("C is .*positive", lambda: MKLClassifier(C=C).fit(X, y))
+    says("C is .*positive", lambda: MKLClassifier(C=C, kernels="gaussian").fit(X, y))
 
 
 def test_sample_weights_must_not_be_negative_or_all_zero():
-    says("[Nn]egative", lambda: MKLClassifier().fit(X, y, sample_weight=-np.ones(30)))
+    says(
+        "[Nn]egative", lambda: MKLClassifier(kernels="gaussian", C=1.0).fit(X, y, sample_weight=-np.ones(30))
+    )
     says(
         "sample_weight is zero for every row",
-        lambda: MKLClassifier().fit(X, y, sample_weight=np.zeros(30)),
+        lambda: MKLClassifier(kernels="gaussian", C=1.0).fit(X, y, sample_weight=np.zeros(30)),
     )
-    says("sample_weight", lambda: MKLClassifier().fit(X, y, sample_weight=np.ones(29)))
+    says(
+        "sample_weight", lambda: MKLClassifier(kernels="gaussian", C=1.0).fit(X, y, sample_weight=np.ones(29))
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,7 @@ def test_sample_weights_must_not_be_negative_or_all_zero():
     ids=str,
 )
 def test_kernels_that_make_no_sense(kernels, match):
-    says(match, lambda: MKLClassifier(kernels).fit(X, y))
+    says(match, lambda: MKLClassifier(kernels, C=1.0).fit(X, y))
 
 
 def test_a_missing_column_name_is_named():
@@ -101,7 +105,7 @@ def test_a_missing_column_name_is_named():
     frame = pd.DataFrame(X, columns=list("abcd"))
     says(
         "names 'age', which X does not have; X has a, b, c, d",
-        lambda: MKLClassifier([Linear(["age"])]).fit(frame, y),
+        lambda: MKLClassifier([Linear(["age"])], C=1.0).fit(frame, y),
     )
 
 
@@ -119,12 +123,15 @@ def test_a_missing_column_name_is_named():
     ids=str,
 )
 def test_solvers_that_make_no_sense(solver, match):
-    says(match, lambda: MKLClassifier(solver=solver).fit(X, y))
+    says(match, lambda: MKLClassifier(solver=solver, kernels="gaussian", C=1.0).fit(X, y))
 
 
 def test_unknown_losses_and_losses_for_the_wrong_task():
-    says("loss", lambda: MKLClassifier(loss="hing").fit(X, y))
-    says("MKLRegressor takes 'squared'", lambda: MKLRegressor(loss="hinge").fit(X, y))
+    says("loss", lambda: MKLClassifier(loss="hing", kernels="gaussian", C=1.0).fit(X, y))
+    says(
+        "MKLRegressor takes 'squared'",
+        lambda: MKLRegressor(loss="hinge", kernels="gaussian", C=1.0).fit(X, y),
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,13 +143,16 @@ def test_unknown_losses_and_losses_for_the_wrong_task():
     ],
 )
 def test_scales_that_make_no_sense(normalize, match):
-    says(match, lambda: MKLClassifier(normalize=normalize).fit(X, y))
+    says(match, lambda: MKLClassifier(normalize=normalize, kernels="gaussian", C=1.0).fit(X, y))
 
 
 @pytest.mark.parametrize("normalize", [[1.0], [1.0] * 12 + [0.0], "ab"], ids=str)
 def test_scales_of_a_list_are_one_positive_number_each(normalize):
     match = "normalize" if isinstance(normalize, str) else "one positive number for each of the 13 kernels"
-    says(match, lambda: MKLClassifier(solver="lp_norm", normalize=normalize).fit(X, y))
+    says(
+        match,
+        lambda: MKLClassifier(solver="lp_norm", normalize=normalize, kernels="gaussian", C=1.0).fit(X, y),
+    )
 
 
 def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
@@ -153,7 +163,7 @@ def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
 
     says(
         "Searches needs a family with random features, and Precomputed is not",
-        lambda: MKLClassifier("precomputed", solver=Searches()).fit(K, y),
+        lambda: MKLClassifier("precomputed", solver=Searches(), C=1.0).fit(K, y),
     )
 
 
@@ -169,7 +179,7 @@ def test_a_family_that_cannot_do_what_the_solver_needs_is_named():
 def test_the_kernel_without_random_features_is_named(kernels, match):
     says(
         f"Blockwise needs a family with random features, and {match}",
-        lambda: MKLClassifier(kernels, solver="blockwise").fit(X, y),
+        lambda: MKLClassifier(kernels, solver="blockwise", C="auto").fit(X, y),
     )
 
 
@@ -189,7 +199,7 @@ def test_p_may_be_a_number_of_numpy(solver):
     ids=["text", "path", "list", "iterator"],
 )
 def test_rows_to_predict_are_in_memory(rows):
-    model = MKLClassifier([Laplacian(1.0)], solver=Blockwise(grids=4)).partial_fit(X, y)
+    model = MKLClassifier([Laplacian(1.0)], solver=Blockwise(grids=4), C="auto").partial_fit(X, y)
     for predict in (model.predict, model.decision_function, model.contributions):
         says("X is .*not rows in memory; use predict_to", lambda predict=predict: predict(rows))
     says("partial_fit takes a batch of rows in memory; pass it to fit", lambda: model.partial_fit(rows, None))
@@ -199,7 +209,7 @@ def test_more_products_than_can_be_listed_are_refused_at_once():
     Z = rng.standard_normal((30, 300))
     says(
         "4,590,550 members, too many to list",
-        lambda: MKLRegressor(Products(degree=3), solver=LpNorm()).fit(Z, y),
+        lambda: MKLRegressor(Products(degree=3), solver=LpNorm(), C=1.0).fit(Z, y),
     )
 
 
@@ -219,7 +229,7 @@ def test_asymmetric_matrices_are_named(dtype):
     bad = altered(2, 5, 1, 0.1).astype(dtype)
     says(
         "kernel K1 is not symmetric at rows 2 and 5",
-        lambda: MKLClassifier("precomputed").fit(bad, y),
+        lambda: MKLClassifier("precomputed", C=1.0).fit(bad, y),
     )
 
 
@@ -227,22 +237,22 @@ def test_asymmetric_matrices_are_named(dtype):
 def test_matrices_that_are_not_finite_are_named(value):
     says(
         "kernel dti is not finite at rows 3",
-        lambda: MKLClassifier(Precomputed(["mri", "dti"])).fit(altered(3, 3, 1, value), y),
+        lambda: MKLClassifier(Precomputed(["mri", "dti"]), C=1.0).fit(altered(3, 3, 1, value), y),
     )
 
 
 def test_indefinite_matrices_are_named():
     bad = K.copy()
     bad[:, :, 1] -= 3 * np.eye(30)
-    says("kernel K1 is not positive semi-definite", lambda: MKLClassifier("precomputed").fit(bad, y))
+    says("kernel K1 is not positive semi-definite", lambda: MKLClassifier("precomputed", C=1.0).fit(bad, y))
 
 
 def test_wrong_shapes_of_stacks():
-    says("square matrices", lambda: MKLClassifier("precomputed").fit(K[:, :20], y))
-    m = MKLClassifier("precomputed").fit(K, y)
+    says("square matrices", lambda: MKLClassifier("precomputed", C=1.0).fit(K[:, :20], y))
+    m = MKLClassifier("precomputed", C=1.0).fit(K, y)
     says("X holds 1 kernels, but the model was fitted on 2", lambda: m.predict(K[:, :, :1]))
     says("20 features", lambda: m.predict(K[:, :20]))
-    says("names has 1 entries for 2 kernels", lambda: MKLClassifier(Precomputed(["mri"])).fit(K, y))
+    says("names has 1 entries for 2 kernels", lambda: MKLClassifier(Precomputed(["mri"]), C=1.0).fit(K, y))
 
 
 # -- strange but legal ---------------------------------------------------------------------------------
@@ -251,25 +261,25 @@ def test_wrong_shapes_of_stacks():
 def test_constant_and_duplicated_columns_do_no_harm():
     Z = np.column_stack([X, np.full(30, 3.0), np.zeros(30), X[:, 0]])
     for kernels in ("gaussian", Products(degree=2)):
-        m = MKLClassifier(kernels, solver=LpNorm()).fit(Z, y)
+        m = MKLClassifier(kernels, solver=LpNorm(), C=1.0).fit(Z, y)
         assert m.converged_
         assert m.score(Z, y) > 0.9
 
 
 def test_a_kernel_that_vanishes_is_dropped():
     Z = np.column_stack([X, np.zeros(30)])
-    m = MKLClassifier([Linear(columns=[4]), Linear(columns=[0])]).fit(Z, y)
+    m = MKLClassifier([Linear(columns=[4]), Linear(columns=[0])], C=1.0).fit(Z, y)
     assert m.rho_[0] == 0
     assert m.weights_[0] == 0
 
 
 def test_all_kernels_vanishing_is_refused():
-    says("every kernel vanishes", lambda: MKLClassifier([Linear()]).fit(np.zeros((30, 2)), y))
+    says("every kernel vanishes", lambda: MKLClassifier([Linear()], C=1.0).fit(np.zeros((30, 2)), y))
 
 
 def test_rows_that_are_all_alike_still_give_a_model():
     with pytest.warns(UserWarning, match="no kernel can be aligned with y.*predictions will be constant"):
-        m = MKLRegressor().fit(np.ones((10, 2)), np.arange(10.0))
+        m = MKLRegressor(kernels="gaussian", C=1.0).fit(np.ones((10, 2)), np.arange(10.0))
     assert np.allclose(m.predict(np.ones((1, 2))), 4.5)
 
 
@@ -277,7 +287,7 @@ def test_a_callable_with_a_wrong_shape_is_named():
     def broken(A, B):
         return np.ones(3)
 
-    says(r"kernel broken returned shape \(3,\)", lambda: MKLClassifier([broken]).fit(X, y))
+    says(r"kernel broken returned shape \(3,\)", lambda: MKLClassifier([broken], C=1.0).fit(X, y))
 
 
 def test_sparse_rows_too_large_to_be_made_dense_are_refused():
@@ -286,7 +296,7 @@ def test_sparse_rows_too_large_to_be_made_dense_are_refused():
 
 
 def test_a_failed_fit_leaves_no_half_fitted_model():
-    m = MKLClassifier([RBF(-1.0)])
+    m = MKLClassifier([RBF(-1.0)], C=1.0)
     with pytest.raises(ValueError, match="sigma"):
         m.fit(X, y)
     assert not hasattr(m, "result_")
@@ -297,7 +307,7 @@ def test_a_failed_fit_leaves_no_half_fitted_model():
 def test_a_wrong_init_is_refused():
     says(
         "init must hold 2 non-negative",
-        lambda: MKLClassifier([RBF(1.0), Linear()]).fit(X, y, init=[1.0]),
+        lambda: MKLClassifier([RBF(1.0), Linear()], C=1.0).fit(X, y, init=[1.0]),
     )
 
 
@@ -305,19 +315,22 @@ def test_a_wrong_init_is_refused():
     "weights", [{-1: -1.0, 1: 1.0}, {-1: np.nan, 1: 1.0}, {-1: np.inf, 1: 1.0}, {-1: 0.0, 1: 0.0}, "foo", 3]
 )
 def test_class_weights_that_make_no_sense(weights):
-    says("class_weight is", lambda: MKLClassifier(class_weight=weights).fit(X, y))
+    says("class_weight is", lambda: MKLClassifier(class_weight=weights, kernels="gaussian", C=1.0).fit(X, y))
 
 
 def test_classes_in_place_of_kernels_are_named():
-    says(r"holds the class RBF; pass an instance", lambda: MKLClassifier([RBF]).fit(X, y))
+    says(r"holds the class RBF; pass an instance", lambda: MKLClassifier([RBF], C=1.0).fit(X, y))
 
 
 def test_slices_of_names_are_refused():
-    says("a slice needs whole numbers", lambda: MKLClassifier([Linear(columns=slice("a", "c"))]).fit(X, y))
+    says(
+        "a slice needs whole numbers",
+        lambda: MKLClassifier([Linear(columns=slice("a", "c"))], C=1.0).fit(X, y),
+    )
 
 
 def test_values_that_overflow_are_told():
     says(
         "too large to add up|too extreme to compute with",
-        lambda: MKLRegressor(Products(degree=400), solver="uniform").fit(X, y),
+        lambda: MKLRegressor(Products(degree=400), solver="uniform", C=1.0).fit(X, y),
     )

@@ -41,7 +41,11 @@ def regression():
     return StandardScaler().fit_transform(X)[:120], y[:120]
 
 
-@pytest.mark.parametrize("estimator", [MKLClassifier(), MKLRegressor()], ids=["classifier", "regressor"])
+@pytest.mark.parametrize(
+    "estimator",
+    [MKLClassifier(kernels="gaussian", C=1.0), MKLRegressor(kernels="gaussian", C=1.0)],
+    ids=["classifier", "regressor"],
+)
 def test_scikit_learn_finds_nothing_to_object_to(estimator):
     # check_array_api_input skips itself unless SCIPY_ARRAY_API is set in the environment.
     results = check_estimator(estimator, on_skip=None, on_fail=None)
@@ -64,9 +68,9 @@ SINGLE = {"check_methods_subset_invariance": "features are in single precision, 
 @pytest.mark.parametrize(
     "model, expected",
     [
-        (MKLClassifier([RBF(1.0)], solver=TriplyStochastic(random_state=0)), STREAMED),
+        (MKLClassifier([RBF(1.0)], solver=TriplyStochastic(random_state=0), C=1.0), STREAMED),
         pytest.param(
-            MKLRegressor([RBF(1.0), RBF(3.0)], solver=TriplyStochastic(random_state=0)),
+            MKLRegressor([RBF(1.0), RBF(3.0)], solver=TriplyStochastic(random_state=0), C=1.0),
             STREAMED,
             marks=pytest.mark.slow,
         ),
@@ -136,16 +140,16 @@ def test_any_labels_come_back(three, labels):
     names = np.asarray(labels)[y]
     if names.dtype.kind == "f":
         with pytest.raises(ValueError, match="continuous"):
-            MKLClassifier().fit(X, names)
+            MKLClassifier(kernels="gaussian", C=1.0).fit(X, names)
         return
-    m = MKLClassifier().fit(X, names)
+    m = MKLClassifier(kernels="gaussian", C=1.0).fit(X, names)
     assert set(m.predict(X)) <= set(names)
     assert m.score(X, names) > 0.9
 
 
 def test_boolean_labels_come_back(binary):
     X, y = binary
-    m = MKLClassifier().fit(X, y == "benign")
+    m = MKLClassifier(kernels="gaussian", C=1.0).fit(X, y == "benign")
     assert m.predict(X).dtype == bool
 
 
@@ -153,9 +157,9 @@ def test_data_frames_with_named_columns(three):
     X, y = three
     frame = pd.DataFrame(X, columns=["sl", "sw", "pl", "pw"])
     kernels = {"sepal": RBF(1.0, columns=["sl", "sw"]), "petal": Linear(columns=["pl", "pw"])}
-    m = MKLClassifier(kernels).fit(frame, y)
+    m = MKLClassifier(kernels, C=1.0).fit(frame, y)
     assert list(m.feature_names_in_) == ["sl", "sw", "pl", "pw"]
-    plain = MKLClassifier([RBF(1.0, columns=[0, 1]), Linear(columns=slice(2, 4))]).fit(X, y)
+    plain = MKLClassifier([RBF(1.0, columns=[0, 1]), Linear(columns=slice(2, 4))], C=1.0).fit(X, y)
     np.testing.assert_array_equal(m.decision_function(frame), plain.decision_function(X))
     record = next(r for r in m.combination_.table() if r["kernel"] == "petal")
     assert record["columns"] == ["pl", "pw"]
@@ -169,8 +173,8 @@ def test_data_frames_with_named_columns(three):
 def test_sparse_rows_give_what_dense_rows_give(binary, kernels):
     X, y = binary
     X = np.where(np.abs(X) > 1, X, 0)
-    dense = MKLClassifier(kernels).fit(X, y)
-    sparse = MKLClassifier(kernels).fit(sp.csr_matrix(X), y)
+    dense = MKLClassifier(kernels, C=1.0).fit(X, y)
+    sparse = MKLClassifier(kernels, C=1.0).fit(sp.csr_matrix(X), y)
     # Squared distances of sparse rows are added up in another order.
     np.testing.assert_allclose(
         sparse.decision_function(sp.csr_matrix(X)), dense.decision_function(X), atol=1e-7
@@ -180,17 +184,17 @@ def test_sparse_rows_give_what_dense_rows_give(binary, kernels):
 def test_products_make_sparse_rows_dense(binary):
     X, y = binary
     X = np.where(np.abs(X) > 1, X, 0)[:, :4]
-    sparse = MKLClassifier(Products(degree=2), solver=LpNorm()).fit(sp.csr_matrix(X), y)
+    sparse = MKLClassifier(Products(degree=2), solver=LpNorm(), C=1.0).fit(sp.csr_matrix(X), y)
     np.testing.assert_array_equal(
         sparse.predict(sp.csr_matrix(X)),
-        MKLClassifier(Products(degree=2), solver=LpNorm()).fit(X, y).predict(X),
+        MKLClassifier(Products(degree=2), solver=LpNorm(), C=1.0).fit(X, y).predict(X),
     )
 
 
 def test_callables_are_kernels(regression):
     X, y = regression
-    m = MKLRegressor([lambda A, B: A @ B.T, RBF(3.0)]).fit(X, y)
-    peer = MKLRegressor([Linear(), RBF(3.0)]).fit(X, y)
+    m = MKLRegressor([lambda A, B: A @ B.T, RBF(3.0)], C=1.0).fit(X, y)
+    peer = MKLRegressor([Linear(), RBF(3.0)], C=1.0).fit(X, y)
     np.testing.assert_allclose(m.predict(X), peer.predict(X), rtol=1e-6)
 
 
@@ -205,7 +209,7 @@ def test_several_targets_share_one_combination():
 
 def test_one_target_in_a_column_keeps_its_shape(regression):
     X, y = regression
-    assert MKLRegressor().fit(X, y[:, None]).predict(X).shape == (len(y), 1)
+    assert MKLRegressor(kernels="gaussian", C=1.0).fit(X, y[:, None]).predict(X).shape == (len(y), 1)
 
 
 # -- precomputed ---------------------------------------------------------------------------------------
@@ -220,22 +224,22 @@ def stack(binary):
 def test_precomputed_stack_equals_kernels_as_functions(binary, stack):
     X, y = binary
     K, _ = stack
-    a = MKLClassifier("precomputed").fit(K, y)
-    b = MKLClassifier([RBF(1.0), RBF(4.0), RBF(16.0)]).fit(X, y)
+    a = MKLClassifier("precomputed", C=1.0).fit(K, y)
+    b = MKLClassifier([RBF(1.0), RBF(4.0), RBF(16.0)], C=1.0).fit(X, y)
     np.testing.assert_allclose(a.weights_, b.weights_, rtol=1e-6)
     np.testing.assert_allclose(a.decision_function(K), b.decision_function(X), atol=1e-7)
 
 
 def test_cross_validation_slices_a_stack(stack):
     K, y = stack
-    scores = cross_val_score(MKLClassifier("precomputed"), K, y, cv=3)
+    scores = cross_val_score(MKLClassifier("precomputed", C=1.0), K, y, cv=3)
     assert scores.min() > 0.85
 
 
 def test_grid_search_reaches_nested_parameters_of_a_stack(stack):
     K, y = stack
     search = GridSearchCV(
-        MKLClassifier(Precomputed(names=["fine", "middle", "coarse"]), solver=LpNorm()),
+        MKLClassifier(Precomputed(names=["fine", "middle", "coarse"]), solver=LpNorm(), C=1.0),
         {"solver__p": [1.1, 2.0], "C": [0.1, 1.0]},
         cv=3,
     ).fit(K, y)
@@ -249,8 +253,8 @@ def test_grid_search_reaches_nested_parameters_of_a_stack(stack):
 
 def test_single_precision_stacks_are_read_in_place(stack):
     K, y = stack
-    a = MKLClassifier("precomputed").fit(K.astype(np.float32), y)
-    b = MKLClassifier("precomputed").fit(K, y)
+    a = MKLClassifier("precomputed", C=1.0).fit(K.astype(np.float32), y)
+    b = MKLClassifier("precomputed", C=1.0).fit(K, y)
     # float32 kernel values carry a relative error of 6e-8; C n times that reaches the scores.
     np.testing.assert_allclose(a.decision_function(K), b.decision_function(K), atol=1e-4)
 
@@ -266,15 +270,15 @@ def test_stacks_of_any_layout(stack, order):
         other = K.copy()
         other.flags.writeable = False
     np.testing.assert_allclose(
-        MKLClassifier("precomputed").fit(other, y).weights_,
-        MKLClassifier("precomputed").fit(K, y).weights_,
+        MKLClassifier("precomputed", C=1.0).fit(other, y).weights_,
+        MKLClassifier("precomputed", C=1.0).fit(K, y).weights_,
         rtol=1e-9,
     )
 
 
 def test_one_matrix_is_a_stack_of_one(stack):
     K, y = stack
-    m = MKLClassifier("precomputed").fit(K[:, :, 1], y)
+    m = MKLClassifier("precomputed", C=1.0).fit(K[:, :, 1], y)
     assert m.weights_.shape == (1,)
     assert m.predict(K[:5, :, 1]).shape == (5,)
 
@@ -288,8 +292,8 @@ def test_a_weight_is_a_repetition(three, loss):
     X, y = X[:45], y[:45]
     s = np.random.default_rng(1).integers(0, 3, 45)
     kernels = [RBF(0.7), RBF(2.0), Linear(columns=[0])]
-    weighted = MKLClassifier(kernels, loss=loss).fit(X, y, sample_weight=s)
-    repeated = MKLClassifier(kernels, loss=loss).fit(np.repeat(X, s, axis=0), np.repeat(y, s))
+    weighted = MKLClassifier(kernels, loss=loss, C=1.0).fit(X, y, sample_weight=s)
+    repeated = MKLClassifier(kernels, loss=loss, C=1.0).fit(np.repeat(X, s, axis=0), np.repeat(y, s))
     # Both end after the same outer iterations; the machines' own accuracy is 1e-10 of the scores.
     np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-7)
 
@@ -298,16 +302,18 @@ def test_class_weights_multiply_sample_weights(binary):
     X, y = binary
     s = np.random.default_rng(0).uniform(0.5, 2, len(y))
     by_class = {"benign": 3.0, "malignant": 0.5}
-    a = MKLClassifier(class_weight=by_class).fit(X, y, s)
-    b = MKLClassifier().fit(X, y, s * np.where(y == "benign", 3.0, 0.5))
+    a = MKLClassifier(class_weight=by_class, kernels="gaussian", C=1.0).fit(X, y, s)
+    b = MKLClassifier(kernels="gaussian", C=1.0).fit(X, y, s * np.where(y == "benign", 3.0, 0.5))
     np.testing.assert_allclose(a.decision_function(X), b.decision_function(X), atol=1e-8)
 
 
 def test_balanced_class_weights_count_weighted_rows(binary):
     X, y = binary
     s = np.random.default_rng(0).integers(1, 4, len(y))
-    a = MKLClassifier([RBF(5.0)], class_weight="balanced").fit(X, y, s)
-    b = MKLClassifier([RBF(5.0)], class_weight="balanced").fit(np.repeat(X, s, axis=0), np.repeat(y, s))
+    a = MKLClassifier([RBF(5.0)], class_weight="balanced", C=1.0).fit(X, y, s)
+    b = MKLClassifier([RBF(5.0)], class_weight="balanced", C=1.0).fit(
+        np.repeat(X, s, axis=0), np.repeat(y, s)
+    )
     np.testing.assert_allclose(a.decision_function(X), b.decision_function(X), atol=1e-7)
 
 
@@ -318,7 +324,7 @@ def test_balanced_class_weights_count_weighted_rows(binary):
 @pytest.mark.parametrize("kernels", [[RBF(1.0), RBF(5.0)], Products(degree=2)], ids=["list", "products"])
 def test_contributions_and_intercept_add_up_to_the_scores(three, solver, kernels):
     X, y = three
-    m = MKLClassifier(kernels, solver=solver).fit(X, y)
+    m = MKLClassifier(kernels, solver=solver, C=1.0).fit(X, y)
     parts = m.contributions(X)
     assert parts.shape == (len(X), len(m.combination_), 3)
     np.testing.assert_allclose(parts.sum(axis=1) + m.intercept_, m.decision_function(X), atol=1e-8)
@@ -326,27 +332,27 @@ def test_contributions_and_intercept_add_up_to_the_scores(three, solver, kernels
 
 def test_regression_contributions_add_up_to_predictions(regression):
     X, y = regression
-    m = MKLRegressor(Products(degree=2)).fit(X, y)
+    m = MKLRegressor(Products(degree=2), C=1.0).fit(X, y)
     np.testing.assert_allclose(m.contributions(X).sum(axis=1) + m.intercept_, m.predict(X), rtol=1e-8)
 
 
 def test_dual_coefficients_and_weights_give_the_scores(three):
     X, y = three
     kernels = [RBF(0.5), RBF(2.0), Laplacian(3.0)]
-    m = MKLClassifier(kernels, loss="squared_hinge").fit(X, y)
+    m = MKLClassifier(kernels, loss="squared_hinge", C=1.0).fit(X, y)
     K = sum(w * k(X) for w, k in zip(m.weights_, kernels, strict=True))
     np.testing.assert_allclose(K @ m.dual_coef_ + m.intercept_, m.decision_function(X), atol=1e-9)
 
 
 @pytest.mark.parametrize("solver", [Blockwise(grids=4), TriplyStochastic()])
 def test_coefficients_of_features_are_no_dual_coefficients(binary, solver):
-    assert MKLClassifier([RBF(1.0)], solver=solver).fit(*binary).dual_coef_ is None
+    assert MKLClassifier([RBF(1.0)], solver=solver, C=1.0).fit(*binary).dual_coef_ is None
     assert "dual_coef_ : (n, c) array or None" in MKLClassifier.__doc__
 
 
 def test_the_table_is_sorted_and_its_shares_sum_to_one(three):
     X, y = three
-    table = MKLClassifier([RBF(s) for s in (0.1, 1.0, 10.0)]).fit(X, y).combination_.table()
+    table = MKLClassifier([RBF(s) for s in (0.1, 1.0, 10.0)], C=1.0).fit(X, y).combination_.table()
     shares = [r["share"] for r in table]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1)
@@ -356,9 +362,9 @@ def test_the_table_is_sorted_and_its_shares_sum_to_one(three):
 
 def test_probabilities_need_a_probabilistic_loss(three):
     X, y = three
-    assert not hasattr(MKLClassifier().fit(X, y), "predict_proba")
+    assert not hasattr(MKLClassifier(kernels="gaussian", C=1.0).fit(X, y), "predict_proba")
     for loss in ("logistic", "softmax"):
-        P = MKLClassifier(loss=loss).fit(X, y).predict_proba(X)
+        P = MKLClassifier(loss=loss, kernels="gaussian", C=1.0).fit(X, y).predict_proba(X)
         np.testing.assert_allclose(P.sum(axis=1), 1)
         assert (P.argmax(axis=1) == y).mean() > 0.9
 
@@ -377,7 +383,7 @@ UNCALIBRATED = {
 @pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba"])
 def test_probabilities_that_could_not_be_calibrated_are_explained(sentence, method):
     X = np.random.default_rng(0).normal(size=(15, 2))
-    model = MKLClassifier([Laplacian(1.0)], solver=Blockwise(grids=4, random_state=0))
+    model = MKLClassifier([Laplacian(1.0)], solver=Blockwise(grids=4, random_state=0), C="auto")
     model = UNCALIBRATED[sentence](model)(X, X[:, 0] > 0)
     assert not hasattr(model, method)
     with pytest.raises(AttributeError, match=sentence):
@@ -387,13 +393,13 @@ def test_probabilities_that_could_not_be_calibrated_are_explained(sentence, meth
 
 
 def test_a_loss_that_does_not_exist_has_no_probabilities():
-    assert not hasattr(MKLClassifier(loss="hing"), "predict_proba")
+    assert not hasattr(MKLClassifier(loss="hing", kernels="gaussian", C=1.0), "predict_proba")
 
 
 def test_two_classes_with_coupled_losses_have_one_score(binary):
     X, y = binary
     for loss in ("max_hinge", "softmax"):
-        m = MKLClassifier(loss=loss).fit(X, y)
+        m = MKLClassifier(loss=loss, kernels="gaussian", C=1.0).fit(X, y)
         f = m.decision_function(X)
         assert f.shape == (len(X),)
         np.testing.assert_array_equal(m.predict(X), m.classes_[(f > 0).astype(int)])
@@ -411,7 +417,7 @@ def test_clone_and_pickle_keep_what_they_should(binary):
 
 def test_grid_search_over_nested_parameters_in_a_pipeline(regression):
     X, y = regression
-    pipe = make_pipeline(StandardScaler(), MKLRegressor(Products(degree=1), solver=LpNorm()))
+    pipe = make_pipeline(StandardScaler(), MKLRegressor(Products(degree=1), solver=LpNorm(), C=1.0))
     search = GridSearchCV(
         pipe, {"mklregressor__solver__p": [1.2, 2.0], "mklregressor__kernels__degree": [1, 2]}, cv=2
     )
@@ -421,13 +427,13 @@ def test_grid_search_over_nested_parameters_in_a_pipeline(regression):
 
 def test_fits_are_deterministic(three):
     X, y = three
-    a, b = (MKLClassifier().fit(X, y).decision_function(X) for _ in range(2))
+    a, b = (MKLClassifier(kernels="gaussian", C=1.0).fit(X, y).decision_function(X) for _ in range(2))
     np.testing.assert_array_equal(a, b)
 
 
 def test_progress_is_reported(three, capsys):
     X, y = three
-    m = MKLClassifier([RBF(0.5), RBF(2.0)], verbose=1).fit(X, y)
+    m = MKLClassifier([RBF(0.5), RBF(2.0)], verbose=1, C=1.0).fit(X, y)
     assert isinstance(m.solver_, LpNorm)
     assert m.loss_.name == "squared_hinge"
     err = capsys.readouterr().err
@@ -445,7 +451,9 @@ def test_auto_on_a_huge_family_of_products_is_greedy():
 
 def test_warm_start_goes_on_from_the_last_weights(three):
     X, y = three
-    m = MKLClassifier([RBF(s) for s in (0.1, 1.0, 10.0)], solver=LpNorm(p=1.05, tol=1e-8), warm_start=True)
+    m = MKLClassifier(
+        [RBF(s) for s in (0.1, 1.0, 10.0)], solver=LpNorm(p=1.05, tol=1e-8), warm_start=True, C=1.0
+    )
     first = m.fit(X, y).n_iter_
     assert m.fit(X, y).n_iter_ < first
 
@@ -457,7 +465,9 @@ def test_an_interrupted_fit_is_usable_and_goes_on(three):
         if step.iteration == 2:
             raise KeyboardInterrupt
 
-    m = MKLClassifier([RBF(s) for s in (0.1, 1.0, 10.0)], solver=LpNorm(p=1.05, tol=1e-8), warm_start=True)
+    m = MKLClassifier(
+        [RBF(s) for s in (0.1, 1.0, 10.0)], solver=LpNorm(p=1.05, tol=1e-8), warm_start=True, C=1.0
+    )
     with pytest.warns(UserWarning, match="Interrupted after 2 iterations"):
         m.fit(X, y, on_iteration=interrupt)
     assert not m.converged_

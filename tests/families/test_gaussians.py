@@ -361,4 +361,4 @@ def test_mirror_descent_draws_bandwidths_per_column():
 
 def test_the_theorems_step_is_refused_on_a_continuum():
     with pytest.raises(ValueError, match=r"step='theory' of MirrorDescent needs .* finitely many"):
-        MKLRegressor(Gaussians(), solver=MirrorDescent(step="theory")).fit(rows(20), rows(20)[:, 0])
+        MKLRegressor(Gaussians(), solver=MirrorDescent(step="theory"), C=1.0).fit(rows(20), rows(20)[:, 0])

@@ -43,7 +43,7 @@ def blockwise_job(checkpoint, folder=None, kill_at=None, **params):
     """Fit with a checkpoint after every grid, from arrays or from a folder, and return all that predicts."""
     solver = Blockwise(**{"grids": 16, "sweeps": 3, "bins": 1024, "random_state": 0} | params)
     rows = (X, y) if folder is None else (folder, "late")
-    model = MKLClassifier(kernels=Laplacians(), solver=solver).fit(
+    model = MKLClassifier(kernels=Laplacians(), solver=solver, C=1.0).fit(
         *rows, checkpoint=Killing(checkpoint, kill_at)
     )
     predictor = model.result_.predictor
@@ -54,7 +54,7 @@ def stochastic_job(checkpoint, folder=None, kill_at=None):
     """Fit TriplyStochastic with a checkpoint after every batch that may have one, and return the scores of all rows."""
     solver = SmallBatches(n_features=64, block=32, batch_size=64, epochs=3, random_state=0)
     rows = (X, y) if folder is None else (folder, "late")
-    model = MKLClassifier([RBF(0.7), RBF(2.0)], solver=solver, loss="logistic").fit(
+    model = MKLClassifier([RBF(0.7), RBF(2.0)], solver=solver, loss="logistic", C=1.0).fit(
         *rows, checkpoint=Killing(checkpoint, kill_at)
     )
     return model.result_.predictor.scores(X)

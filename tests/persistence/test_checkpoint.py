@@ -53,7 +53,7 @@ def every_state(path):
 
 def interrupted(path, after, *, data=(X, y), random_state=0, **options):
     """Fit until a crash, then leave the checkpoint as an ordinary solver's."""
-    model = MKLRegressor(Products(degree=1), random_state=random_state)
+    model = MKLRegressor(Products(degree=1), random_state=random_state, C=1.0)
     # The class's name is part of the checkpoint's identity, so it must be the real solver's.
     crashing = type("OrderedRidge", (Crashing,), {"after": after})
     model.set_params(solver=crashing(**({"epochs": 3, "batch_size": 50} | options)))
@@ -99,7 +99,7 @@ def test_sources_resume_too(tmp_path):
         (lambda: regressor(step=0.5).fit, "solver was 'OrderedRidge"),
         (lambda: regressor(degree=2).fit, "kernels was 'Products"),
         (
-            lambda: MKLClassifier(Products(degree=1), solver=regressor().solver, random_state=0).fit,
+            lambda: MKLClassifier(Products(degree=1), solver=regressor().solver, random_state=0, C=1.0).fit,
             "the estimator",
         ),
     ],
@@ -143,7 +143,7 @@ def test_a_damaged_checkpoint_is_refused_in_one_sentence(damage, tmp_path):
     elif damage == "foreign":
         path.write_text("something else")
     elif damage == "model":
-        MKLRegressor().fit(X[:50], y[:50]).save(path)
+        MKLRegressor(kernels="gaussian", C=1.0).fit(X[:50], y[:50]).save(path)
     else:
         path.write_bytes(b"")
     model = regressor().fit(X, y)
@@ -273,7 +273,7 @@ def test_a_model_saved_in_mid_stream_goes_on_after_loading(known_solver, tmp_pat
 
 def test_a_classifier_saved_in_mid_stream_goes_on_after_loading(known_solver, tmp_path):
     labels = np.array(["no", "yes"])[(y > 3).astype(int)]
-    model = MKLClassifier(Products(degree=1), solver=OrderedRidge(random_state=0))
+    model = MKLClassifier(Products(degree=1), solver=OrderedRidge(random_state=0), C=1.0)
     model.partial_fit(X[:200], labels[:200], classes=["no", "yes"]).save(tmp_path / "m.mk")
     loaded = load(tmp_path / "m.mk")
     for m in (model, loaded):

@@ -158,7 +158,7 @@ def test_parts_stay_shared(tmp_path):
 
 def test_columns_given_as_a_pandas_index(tmp_path):
     X = frame()
-    model = MKLClassifier([RBF(1.0, columns=X.columns[:2])]).fit(X, TARGETS["two strings"]())
+    model = MKLClassifier([RBF(1.0, columns=X.columns[:2])], C=1.0).fit(X, TARGETS["two strings"]())
     model.save(tmp_path / "m.mk")
     assert same(scores(load(tmp_path / "m.mk"), X), scores(model, X))
 
@@ -233,7 +233,7 @@ def my_kernel(X, Z):
     ids=["list", "dict", "Function", "base"],
 )
 def test_a_callable_kernel_is_refused_before_anything_is_written(tmp_path, kernels):
-    model = MKLRegressor(kernels).fit(rows(), rows()[:, 0])
+    model = MKLRegressor(kernels, C=1.0).fit(rows(), rows()[:, 0])
     with pytest.raises(ValueError, match=r"kernels.* is the Python function my_kernel, .*precomputed"):
         model.save(tmp_path / "m.mk")
     assert list(tmp_path.iterdir()) == []
@@ -244,7 +244,7 @@ class Mine(RBF):
 
 
 def test_a_class_of_ones_own_is_refused(tmp_path):
-    model = MKLRegressor([Mine(1.0)]).fit(rows(), rows()[:, 0])
+    model = MKLRegressor([Mine(1.0)], C=1.0).fit(rows(), rows()[:, 0])
     with pytest.raises(ValueError, match=r"kernels\[0\] is Mine\(\), and a model file cannot hold a Mine"):
         model.save(tmp_path / "m.mk")
     assert list(tmp_path.iterdir()) == []
@@ -259,7 +259,7 @@ def test_other_metadata_is_refused(tmp_path, value):
 
 def test_an_unfitted_model_is_refused(tmp_path):
     with pytest.raises(NotFittedError):
-        MKLClassifier().save(tmp_path / "m.mk")
+        MKLClassifier(kernels="gaussian", C=1.0).save(tmp_path / "m.mk")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -249,7 +249,7 @@ def test_two_encodings_of_the_classes_give_one_kernel():
     X, Y = data()
     y = np.digitize(Y[:, 0], [0.5, 1.5])
     first, second = (
-        MKLClassifier(list(KERNELS), solver="alignment", loss=loss).fit(X, y).weights_
+        MKLClassifier(list(KERNELS), solver="alignment", loss=loss, C=1.0).fit(X, y).weights_
         for loss in ("squared_hinge", "softmax")  # -1/+1 and one-hot
     )
     assert_allclose(first, second, rtol=1e-8, atol=1e-12)
@@ -270,7 +270,7 @@ def test_constant_targets_cannot_be_aligned_with_but_are_predicted():
     with pytest.raises(ValueError, match="y is constant, so that no kernel can be aligned with it"):
         Alignment().learn(problem(X, np.full_like(Y, 0.1), Finite(list(KERNELS))))
     with pytest.warns(UserWarning, match="y is constant.*The predictions will be constant"):
-        model = MKLRegressor(solver="alignment").fit(X, np.full(60, 0.1))
+        model = MKLRegressor(solver="alignment", kernels="gaussian", C=1.0).fit(X, np.full(60, 0.1))
     assert_allclose(model.predict(X + 1), 0.1)
 
 
@@ -279,7 +279,7 @@ def test_constant_rows_cannot_be_aligned_but_give_a_model():
     with pytest.raises(ValueError, match="every kernel is constant on the training rows"):
         Alignment().learn(problem(X, y[:, None], Finite([RBF(1.0), RBF(3.0)])))
     with pytest.warns(UserWarning, match="every kernel is constant"):
-        model = MKLRegressor([RBF(1.0), RBF(3.0)], solver="alignment").fit(X, y)
+        model = MKLRegressor([RBF(1.0), RBF(3.0)], solver="alignment", C=1.0).fit(X, y)
     assert_allclose(model.predict(X), 9.5)
 
 
@@ -288,13 +288,13 @@ def test_a_continuum_is_refused():
     with pytest.raises(
         ValueError, match="Alignment needs a family whose kernels can be listed, and Gaussians"
     ):
-        MKLRegressor(Gaussians(), solver=Alignment()).fit(X, Y[:, 0])
+        MKLRegressor(Gaussians(), solver=Alignment(), C=1.0).fit(X, Y[:, 0])
 
 
 def test_more_kernels_than_pairs_can_be_held_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="inner products of all pairs of kernels, and there are 22,099"):
-        MKLRegressor(Products(degree=3), solver=Alignment()).fit(
+        MKLRegressor(Products(degree=3), solver=Alignment(), C=1.0).fit(
             rng.normal(size=(20, 49)), rng.normal(size=20)
         )
 

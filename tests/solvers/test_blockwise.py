@@ -115,7 +115,9 @@ def test_the_rows_stay_as_they_are():
     rows = X.astype(
         np.float32
     )  # a linear kernel's features are the rows themselves, and held out rows weigh nothing
-    MKLRegressor([Linear(), RBF(2.0)], solver=plain(validation_fraction=0.2)).fit(rows, X[:, 0] * X[:, 1])
+    MKLRegressor([Linear(), RBF(2.0)], solver=plain(validation_fraction=0.2), C=1.0).fit(
+        rows, X[:, 0] * X[:, 1]
+    )
     assert_array_equal(rows, X.astype(np.float32))
 
 
@@ -238,7 +240,7 @@ def test_targets_that_are_no_classes_have_no_probabilities():
 def test_the_most_probable_class_is_the_predicted_one(n_classes):
     rows, y = waves(900)
     labels = np.digitize(y, [-1.2, 0.5][2 - n_classes :])  # of unequal sizes
-    model = MKLClassifier(kernels="laplacian", solver=small()).fit(rows, labels)
+    model = MKLClassifier(kernels="laplacian", solver=small(), C=1.0).fit(rows, labels)
     test = waves(2000, seed=1)[0]
     assert_array_equal(model.predict(test), model.classes_[model.predict_proba(test).argmax(axis=1)])
 
@@ -289,13 +291,13 @@ def test_an_interrupt_keeps_the_model_so_far():
 
 def test_an_interrupt_keeps_the_checkpoint(tmp_path):
     path = tmp_path / "fit.ckpt"
-    whole = MKLRegressor(kernels=KERNELS, solver=plain()).fit(X, Y, checkpoint=path)
+    whole = MKLRegressor(kernels=KERNELS, solver=plain(), C=1.0).fit(X, Y, checkpoint=path)
     assert not path.exists() and not whole.result_.interrupted
 
     def stop(step):
         raise KeyboardInterrupt
 
-    model = MKLRegressor(kernels=KERNELS, solver=plain())
+    model = MKLRegressor(kernels=KERNELS, solver=plain(), C=1.0)
     with pytest.warns(ConvergenceWarning, match="Interrupted in sweep"):
         model.fit(X, Y, checkpoint=Checkpoint(path, pause=0.0, times=0.0), on_iteration=stop)
     assert path.exists() and model.result_.interrupted
@@ -317,7 +319,7 @@ def moons():
 @pytest.mark.parametrize("kernels", ["laplacian", "gaussian"])
 def test_bandwidths_are_learned_and_probabilities_calibrated(kernels, moons):
     rows, labels = moons
-    model = MKLClassifier(kernels=kernels, solver=small()).fit(rows[:1200], labels[:1200])
+    model = MKLClassifier(kernels=kernels, solver=small(), C=1.0).fit(rows[:1200], labels[:1200])
     assert model.score(rows[2000:], labels[2000:]) > 0.94  # 0.97 is the best there is
     P = model.predict_proba(rows[2000:])
     assert_allclose(P.sum(axis=1), 1.0)
@@ -338,7 +340,7 @@ def test_a_fit_is_deterministic_and_survives_saving(tmp_path, moons):
     rows, labels = moons[0][:600].astype(np.float32), moons[1][:600]
 
     def fit():
-        return MKLClassifier(kernels="laplacian", solver=Blockwise(grids=16), random_state=3).fit(
+        return MKLClassifier(kernels="laplacian", solver=Blockwise(grids=16), random_state=3, C="auto").fit(
             rows, labels
         )
 
@@ -354,7 +356,7 @@ def test_a_fit_is_deterministic_and_survives_saving(tmp_path, moons):
 
 
 def test_tables_hold_the_bins_that_rows_fall_into_alone(tmp_path):
-    model = MKLRegressor(kernels=[Laplacian(4.0)], solver=plain(bins=2**14)).fit(X, Y)
+    model = MKLRegressor(kernels=[Laplacian(4.0)], solver=plain(bins=2**14), C=1.0).fit(X, Y)
     predictor = model.result_.predictor
     assert len(predictor.W) == 8 + predictor.seen.sum() < 8 * 300
     far = model.predict(1e6 * np.ones((1, 4)) + 1e5 * np.arange(4))
@@ -366,7 +368,7 @@ def test_tables_hold_the_bins_that_rows_fall_into_alone(tmp_path):
 
 def test_a_stream_goes_on_from_a_file_and_meets_new_bins(tmp_path):
     def fresh():
-        return MKLRegressor(kernels=[Laplacian(1.0)], solver=plain(bins=2**14))
+        return MKLRegressor(kernels=[Laplacian(1.0)], solver=plain(bins=2**14), C=1.0)
 
     model = in_batches(fresh(), X[:150], Y[:150], 50)
     model.save(tmp_path / "model.mk")
@@ -426,14 +428,16 @@ def test_a_checkpoint_of_another_layout_is_refused():
 
 def test_a_stream_may_begin_with_one_row():
     rows, labels = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
-    model = MKLClassifier("laplacian", solver=Blockwise(random_state=0))
+    model = MKLClassifier("laplacian", solver=Blockwise(random_state=0), C="auto")
     model.partial_fit(rows[:1], labels[:1], classes=[0, 1]).partial_fit(rows[1:], labels[1:])
     assert np.isfinite(model.decision_function(rows)).all()
 
 
 def test_the_preparation_reports_its_phases(capsys, moons):
     solver = Blockwise(random_state=0, grids=16, validation_fraction=0.0)
-    model = MKLClassifier(kernels="laplacian", solver=solver, verbose=1).fit(moons[0][:500], moons[1][:500])
+    model = MKLClassifier(kernels="laplacian", solver=solver, verbose=1, C=1.0).fit(
+        moons[0][:500], moons[1][:500]
+    )
     lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith("[manykernels] ") for line in lines)
     assert any("columns: learned in 40 steps" in line for line in lines)
@@ -444,7 +448,7 @@ def test_the_preparation_reports_its_phases(capsys, moons):
 
 
 def test_probabilities_of_a_stream_are_calibrated_now_and_then(moons):
-    model = MKLClassifier(kernels=[Laplacian(200.0)], solver=Blockwise(random_state=0, grids=16))
+    model = MKLClassifier(kernels=[Laplacian(200.0)], solver=Blockwise(random_state=0, grids=16), C="auto")
     times = states_of(model, moons[0], moons[1], 100, "calibrated")
     assert 5 < len(times) < 20  # of 30 batches; every 20 % more rows
     assert log_loss(moons[1], model.predict_proba(moons[0])) < 0.3
@@ -468,7 +472,7 @@ def test_class_weights_move_the_boundary(moons):
 
 def test_many_rows_choose_blockwise():
     rows = np.random.default_rng(0).random((20_500, 2)).astype(np.float32)
-    model = MKLRegressor(kernels=[Laplacian(1.0)]).fit(rows, np.sin(6 * rows[:, 0]))
+    model = MKLRegressor(kernels=[Laplacian(1.0)], C=1.0).fit(rows, np.sin(6 * rows[:, 0]))
     assert isinstance(model.solver_, Blockwise)
     assert model.score(rows, np.sin(6 * rows[:, 0])) > 0.95
 
@@ -534,7 +538,7 @@ def waves(n, seed=0):
 def test_one_pass_over_rows_sorted_by_their_targets(kernels):
     rows, y = waves(3000)
     order = np.argsort(y)
-    model = in_batches(MKLRegressor(kernels=kernels, solver=small()), rows[order], y[order], 300)
+    model = in_batches(MKLRegressor(kernels=kernels, solver=small(), C=1.0), rows[order], y[order], 300)
     assert model.score(*waves(1000, seed=1)) > 0.9  # the mean alone has 0, and the last batch's rows -4
 
 
@@ -542,7 +546,7 @@ def test_one_pass_over_rows_class_by_class():
     rows, y = waves(3000)
     labels = np.digitize(y, [-0.5, 0.5])
     order = np.argsort(labels, kind="stable")
-    model = MKLClassifier(kernels="laplacian", solver=small())
+    model = MKLClassifier(kernels="laplacian", solver=small(), C=1.0)
     in_batches(model, rows[order], labels[order], 500, classes=[0, 1, 2])
     test, yt = waves(1000, seed=1)
     assert model.score(test, np.digitize(yt, [-0.5, 0.5])) > 0.85  # 0.36 are of the largest class
@@ -551,19 +555,19 @@ def test_one_pass_over_rows_class_by_class():
 def test_one_pass_over_few_rows_has_learned_its_bandwidths():
     rows, y = waves(1500)
     rows = np.column_stack([rows, np.random.default_rng(2).standard_normal((1500, 4))])  # that do not matter
-    model = in_batches(MKLRegressor(kernels="laplacian", solver=small()), rows, y, 250)
+    model = in_batches(MKLRegressor(kernels="laplacian", solver=small(), C=1.0), rows, y, 250)
     assert np.min(model.combination_.members[0][4:]) > 2 * np.max(model.combination_.members[0][:3])
 
 
 def test_rows_in_no_order_are_gone_over_as_they_double():
     rows, y = waves(900)
-    model = MKLRegressor(kernels="laplacian", solver=small())
+    model = MKLRegressor(kernels="laplacian", solver=small(), C=1.0)
     assert states_of(model, rows, y, 1, "restarted", "learned") == [(200, 200), (400, 200), (800, 200)]
 
 
 def test_small_batches_do_not_solve_everything_again():
     rows, y = waves(900)
-    model = in_batches(MKLRegressor(kernels=[RBF(2.0)], solver=plain()), rows[:600], y[:600], 600)
+    model = in_batches(MKLRegressor(kernels=[RBF(2.0)], solver=plain(), C=1.0), rows[:600], y[:600], 600)
     times = states_of(model, rows[600:], y[600:], 2, "solved")
     assert 20 <= len(times) <= 60  # of 150 batches; a hundredth of the rows is six to nine
 
@@ -581,7 +585,7 @@ def test_dense_features_in_one_pass_are_ridge_regression_on_all_rows():
 def test_the_state_is_a_checkpoint(moons):
     rows, labels = moons
     solver = Blockwise(random_state=0, grids=16)
-    model = MKLClassifier(kernels=[Laplacian(200.0)], solver=solver)
+    model = MKLClassifier(kernels=[Laplacian(200.0)], solver=solver, C=1.0)
     in_batches(model, rows[:500], labels[:500], 250)
     assert all(isinstance(v, np.ndarray) for v in model.state_.values())
     copy = {k: v.copy() for k, v in model.state_.items()}
@@ -597,7 +601,7 @@ def test_the_state_is_a_checkpoint(moons):
 
 @pytest.fixture
 def fitted(moons):
-    model = MKLClassifier(kernels=[Laplacian(200.0)], solver=Blockwise(random_state=0, grids=16))
+    model = MKLClassifier(kernels=[Laplacian(200.0)], solver=Blockwise(random_state=0, grids=16), C="auto")
     return in_batches(model, moons[0][:500], moons[1][:500], 250)
 
 
@@ -631,25 +635,25 @@ def test_a_bad_batch_is_refused_and_the_model_stays_usable(fitted, moons):
 )
 def test_bad_parameters_are_refused_in_one_sentence(params, message):
     with pytest.raises(ValueError, match=message):
-        MKLRegressor(kernels=[Laplacian(1.0)], solver=Blockwise(**params)).fit(X, Y)
+        MKLRegressor(kernels=[Laplacian(1.0)], solver=Blockwise(**params), C="auto").fit(X, Y)
 
 
 def test_kernels_without_random_features_and_other_losses_are_refused():
     with pytest.raises(ValueError, match="Blockwise needs a family with random features"):
-        MKLRegressor(kernels=[lambda A, B: A @ B.T], solver=Blockwise()).fit(X, Y)
+        MKLRegressor(kernels=[lambda A, B: A @ B.T], solver=Blockwise(), C="auto").fit(X, Y)
     with pytest.raises(ValueError, match="Blockwise takes loss squared"):
-        MKLClassifier(kernels=[RBF(1.0)], solver=Blockwise(), loss="hinge").fit(X, X[:, 0] > 0)
+        MKLClassifier(kernels=[RBF(1.0)], solver=Blockwise(), loss="hinge", C="auto").fit(X, X[:, 0] > 0)
 
 
 def test_one_pass_does_not_mix_bins_and_dense_features():
     with pytest.raises(ValueError, match="Laplacian kernels, or kernels with dense features, but not both"):
-        MKLRegressor(kernels=KERNELS, solver=plain()).partial_fit(X, Y)
+        MKLRegressor(kernels=KERNELS, solver=plain(), C=1.0).partial_fit(X, Y)
 
 
 def test_all_columns_constant():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = MKLRegressor(kernels="laplacian", solver=Blockwise(random_state=0)).fit(
+        model = MKLRegressor(kernels="laplacian", solver=Blockwise(random_state=0), C="auto").fit(
             np.ones((60, 2)), Y[:60, 0]
         )
     assert_allclose(model.predict(np.ones((3, 2))), Y[:60, 0].mean(), atol=1e-3)
@@ -658,7 +662,7 @@ def test_all_columns_constant():
 @pytest.mark.slow
 def test_digits():
     rows, labels = load_digits(return_X_y=True)
-    model = MKLClassifier(kernels="gaussian", solver=Blockwise(random_state=0)).fit(
+    model = MKLClassifier(kernels="gaussian", solver=Blockwise(random_state=0), C="auto").fit(
         rows[:1200], labels[:1200]
     )
     assert model.score(rows[1200:], labels[1200:]) > 0.94

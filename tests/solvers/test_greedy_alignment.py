@@ -242,7 +242,7 @@ def test_regression_binary_and_multiclass_targets():
 
 def test_fits_are_repeatable():
     X, y = make_moons(80, noise=0.2, random_state=0)
-    first, second = (MKLClassifier(Gaussians(ard=True), random_state=5).fit(X, y) for _ in range(2))
+    first, second = (MKLClassifier(Gaussians(ard=True), random_state=5, C=1.0).fit(X, y) for _ in range(2))
     assert first.combination_.members == second.combination_.members
 
 
@@ -251,7 +251,7 @@ def test_a_model_goes_to_a_file_and_back(tmp_path):
 
     X, y = make_moons(80, noise=0.2, random_state=0)
     for family in (Gaussians(), Gaussians(ard=True)):
-        model = MKLClassifier(family).fit(X, y)
+        model = MKLClassifier(family, C=1.0).fit(X, y)
         model.save(tmp_path / "model")
         again = load(tmp_path / "model")
         assert np.array_equal(again.decision_function(X), model.decision_function(X))
@@ -302,7 +302,7 @@ def test_an_interrupt_keeps_the_kernels_found(objective):
 def test_wrong_parameters_are_refused(parameters, message):
     X, Y = moons(30)
     with pytest.raises(ValueError, match=message):
-        MKLRegressor(Gaussians(), solver=GreedyAlignment(**parameters)).fit(X, Y)
+        MKLRegressor(Gaussians(), solver=GreedyAlignment(**parameters), C=1.0).fit(X, Y)
 
 
 def test_shrinkage_without_bandwidths_is_refused():
@@ -310,7 +310,7 @@ def test_shrinkage_without_bandwidths_is_refused():
     with pytest.raises(
         ValueError, match=r"shrinkage of GreedyAlignment is 0.5, which is for bandwidths per column"
     ):
-        MKLRegressor(Dirichlets((0, 5)), solver=GreedyAlignment(shrinkage=0.5)).fit(x, Y)
+        MKLRegressor(Dirichlets((0, 5)), solver=GreedyAlignment(shrinkage=0.5), C=1.0).fit(x, Y)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -320,7 +320,7 @@ def test_constant_rows_cannot_be_aligned_but_give_a_model(objective, family):
     with pytest.raises(ValueError, match="kernels: no kernel can be aligned with y"):
         AlignedKernel(family, solver=GreedyAlignment(objective), target="numbers").fit(X, y)
     with pytest.warns(UserWarning, match="no kernel can be aligned with y.*predictions will be constant"):
-        model = MKLRegressor(family, solver=GreedyAlignment(objective)).fit(X, y)
+        model = MKLRegressor(family, solver=GreedyAlignment(objective), C=1.0).fit(X, y)
     assert_allclose(model.predict(X), 9.5)
 
 
@@ -328,7 +328,7 @@ def test_constant_rows_cannot_be_aligned_but_give_a_model(objective, family):
 def test_constant_targets_are_predicted(family):
     X, _ = moons(30)
     with pytest.warns(UserWarning, match="y is constant"):
-        model = MKLRegressor(family, solver=GreedyAlignment()).fit(X, np.full(30, 0.1))
+        model = MKLRegressor(family, solver=GreedyAlignment(), C=1.0).fit(X, np.full(30, 0.1))
     assert_allclose(model.predict(X + 1), 0.1)
 
 

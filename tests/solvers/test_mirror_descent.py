@@ -141,11 +141,13 @@ def test_the_gradient_estimate_is_unbiased(how, count, sampling):
 def test_the_objective_approaches_that_of_enumeration(count):
     X, y = table()
     family = Products(degree=2, count=count)
-    best = MKLRegressor(family, solver=LpNorm(tol=1e-8)).fit(X, y).objective_
+    best = MKLRegressor(family, solver=LpNorm(tol=1e-8), C=1.0).fit(X, y).objective_
     above = [
         np.mean(
             [
-                MKLRegressor(family, solver=MirrorDescent(T, tol=0, random_state=s)).fit(X, y).objective_
+                MKLRegressor(family, solver=MirrorDescent(T, tol=0, random_state=s), C=1.0)
+                .fit(X, y)
+                .objective_
                 for s in range(2)
             ]
         )
@@ -160,8 +162,10 @@ def test_the_objective_approaches_that_of_enumeration(count):
 def test_every_loss_approaches_enumeration(loss):
     X, y = table()
     labels = np.digitize(y, [-0.5, 0.5]) if loss in ("max_hinge", "softmax") else y > 0
-    best = MKLClassifier(Products(degree=2), solver=LpNorm(tol=1e-7), loss=loss).fit(X, labels)
-    m = MKLClassifier(Products(degree=2), solver=MirrorDescent(400, draws=4, random_state=0), loss=loss)
+    best = MKLClassifier(Products(degree=2), solver=LpNorm(tol=1e-7), loss=loss, C=1.0).fit(X, labels)
+    m = MKLClassifier(
+        Products(degree=2), solver=MirrorDescent(400, draws=4, random_state=0), loss=loss, C=1.0
+    )
     m.fit(X, labels)
     assert best.objective_ * (1 - 1e-6) <= m.objective_ <= 1.02 * best.objective_
 
@@ -172,8 +176,8 @@ def test_finite_families_and_other_base_kernels():
         Finite([RBF(s) for s in (0.3, 1.0, 3.0, 10.0)]),
         Products(degree=2, base=[RBF(1.0, columns=[0]), RBF(1.0, columns=[1])]),
     ):
-        best = MKLRegressor(kernels, solver=LpNorm(tol=1e-7)).fit(X, y)
-        m = MKLRegressor(kernels, solver=MirrorDescent(500, random_state=0)).fit(X, y)
+        best = MKLRegressor(kernels, solver=LpNorm(tol=1e-7), C=1.0).fit(X, y)
+        m = MKLRegressor(kernels, solver=MirrorDescent(500, random_state=0), C=1.0).fit(X, y)
         assert best.objective_ * (1 - 1e-6) <= m.objective_ <= 1.01 * best.objective_
 
 
@@ -182,7 +186,7 @@ def test_uniform_drawing_is_slower():
     after = {
         s: np.mean(
             [
-                MKLRegressor(Products(degree=3), solver=MirrorDescent(200, sampling=s, random_state=i))
+                MKLRegressor(Products(degree=3), solver=MirrorDescent(200, sampling=s, random_state=i), C=1.0)
                 .fit(X, y)
                 .objective_
                 for i in range(3)
@@ -198,7 +202,7 @@ def test_uniform_drawing_is_slower():
 
 def test_the_exact_gap_can_be_recomputed():
     X, y = table(r=3)
-    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(300, draws=4, random_state=0)).fit(X, y)
+    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(300, draws=4, random_state=0), C=1.0).fit(X, y)
     assert m.gap_kind_ == "exact"
     # The certificate from outside knows the members met; all nine of them, after 1200 draws.
     assert len(m.combination_) == 9
@@ -238,7 +242,7 @@ def test_a_gap_above_the_tolerance_is_told():
     with pytest.warns(
         ConvergenceWarning, match=r"MirrorDescent stopped after 20 steps at a relative gap of \d"
     ):
-        MKLRegressor(Products(degree=2), solver=MirrorDescent(20)).fit(X, y)
+        MKLRegressor(Products(degree=2), solver=MirrorDescent(20), C=1.0).fit(X, y)
 
 
 # -- habits ----------------------------------------------------------------------------------------------
@@ -256,7 +260,7 @@ def test_runs_are_reproducible_and_the_state_is_inherited():
 
 def test_weights_lie_on_the_sphere():
     X, y = table()
-    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(50, random_state=0)).fit(X, y)
+    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(50, random_state=0), C=1.0).fit(X, y)
     assert np.linalg.norm(m.weights_ * m.rho_**2) == pytest.approx(1)
 
 
@@ -268,13 +272,17 @@ def test_interruption_keeps_what_there_is():
             raise KeyboardInterrupt
 
     with pytest.warns(ConvergenceWarning, match="Interrupted after 30 steps"):
-        m = MKLRegressor(Products(degree=2), solver=MirrorDescent(500)).fit(X, y, on_iteration=interrupt)
+        m = MKLRegressor(Products(degree=2), solver=MirrorDescent(500), C=1.0).fit(
+            X, y, on_iteration=interrupt
+        )
     assert np.isfinite(m.predict(X)).all()
 
 
 def test_the_last_iterate_can_be_had():
     X, y = table()
-    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(200, average=False, random_state=0)).fit(X, y)
+    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(200, average=False, random_state=0), C=1.0).fit(
+        X, y
+    )
     assert m.score(X, y) > 0.5
 
 
@@ -292,13 +300,15 @@ def test_the_last_iterate_can_be_had():
 def test_options_that_make_no_sense(options, match):
     X, y = table()
     with pytest.raises(ValueError, match=match):
-        MKLRegressor(Products(degree=2), solver=MirrorDescent(**options)).fit(X, y)
+        MKLRegressor(Products(degree=2), solver=MirrorDescent(**options), C=1.0).fit(X, y)
 
 
 def test_the_theorem_is_silent_on_other_scales():
     X, y = table()
     with pytest.raises(ValueError, match="step='theory' of MirrorDescent needs normalize='base'"):
-        MKLRegressor(Products(degree=2), solver=MirrorDescent(step="theory"), normalize="trace").fit(X, y)
+        MKLRegressor(Products(degree=2), solver=MirrorDescent(step="theory"), normalize="trace", C=1.0).fit(
+            X, y
+        )
 
 
 @pytest.mark.slow  # a clock, so it wants a quiet machine
@@ -309,9 +319,9 @@ def test_sixteen_draws_cost_less_than_four_times_one():
 
     def seconds(draws):
         start = time.process_time()
-        MKLRegressor(Products(degree=3), solver=MirrorDescent(40, draws=draws, tol=0, random_state=0)).fit(
-            X, y
-        )
+        MKLRegressor(
+            Products(degree=3), solver=MirrorDescent(40, draws=draws, tol=0, random_state=0), C=1.0
+        ).fit(X, y)
         return time.process_time() - start
 
     seconds(1)
@@ -323,14 +333,14 @@ def test_no_warning_when_stopped_by_the_caller():
     X, y = table()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        MKLRegressor(Products(degree=2), solver=MirrorDescent(500)).fit(
+        MKLRegressor(Products(degree=2), solver=MirrorDescent(500), C=1.0).fit(
             X, y, on_iteration=lambda s: s.iteration >= 20
         )
 
 
 def test_members_met_are_real_products():
     X, y = table()
-    m = MKLRegressor(Products(degree=3), solver=MirrorDescent(100, random_state=0)).fit(X, y)
+    m = MKLRegressor(Products(degree=3), solver=MirrorDescent(100, random_state=0), C=1.0).fit(X, y)
     universe = {z for d in (1, 2, 3) for z in itertools.combinations_with_replacement(range(4), d)}
     assert set(m.combination_.members) <= universe
     assert len(set(m.combination_.members)) == len(m.combination_.members)
@@ -338,21 +348,23 @@ def test_members_met_are_real_products():
 
 def test_a_constant_target_and_a_single_row_are_fitted():
     X, _ = table()
-    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(20)).fit(X, np.ones(60))
+    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(20), C=1.0).fit(X, np.ones(60))
     np.testing.assert_allclose(m.predict(X), 1)
-    assert MKLRegressor(Products(degree=2), solver=MirrorDescent(5)).fit(X[:1], [2.0]).predict(X[:1]) == 2
+    assert (
+        MKLRegressor(Products(degree=2), solver=MirrorDescent(5), C=1.0).fit(X[:1], [2.0]).predict(X[:1]) == 2
+    )
 
 
 def test_model_files_hold_what_was_learned(tmp_path):
     X, y = table()
-    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(50, random_state=0)).fit(X, y)
+    m = MKLRegressor(Products(degree=2), solver=MirrorDescent(50, random_state=0), C=1.0).fit(X, y)
     m.save(tmp_path / "m.mk")
     np.testing.assert_array_equal(load(tmp_path / "m.mk").predict(X), m.predict(X))
 
 
 def test_an_estimated_gap_cannot_be_recomputed():
     X, y = table(r=30)
-    m = MKLRegressor(Products(degree=3), solver=MirrorDescent(20)).fit(X, y)
+    m = MKLRegressor(Products(degree=3), solver=MirrorDescent(20), C=1.0).fit(X, y)
     assert m.combination_.family.size() > 5000 and m.gap_kind_ == "estimate" and not m.converged_
     assert m.trace_.extra["gap_error"][0] > 0
     with pytest.raises(ValueError, match="only an exact one can be recomputed"):
@@ -361,7 +373,7 @@ def test_an_estimated_gap_cannot_be_recomputed():
 
 def test_the_exact_gap_counts_kernels_never_met():
     X, y = table(r=4)
-    m = MKLRegressor(Products(degree=3), solver=MirrorDescent(8, random_state=0)).fit(X, y)
+    m = MKLRegressor(Products(degree=3), solver=MirrorDescent(8, random_state=0), C=1.0).fit(X, y)
     assert len(m.combination_) < m.combination_.family.size()
     assert certify(m, X, y).gap == pytest.approx(m.gap_, rel=1e-9)
 
@@ -371,12 +383,12 @@ def test_rows_of_weight_zero_may_as_well_be_removed():
     s = np.ones(60)
     s[40:] = 0
     # Row counts enter the step and the drawing only through A, so the runs draw the same kernels.
-    a = MKLRegressor(Products(degree=2), solver=MirrorDescent(60, random_state=0)).fit(X, y, s)
-    b = MKLRegressor(Products(degree=2), solver=MirrorDescent(60, random_state=0)).fit(X[:40], y[:40])
+    a = MKLRegressor(Products(degree=2), solver=MirrorDescent(60, random_state=0), C=1.0).fit(X, y, s)
+    b = MKLRegressor(Products(degree=2), solver=MirrorDescent(60, random_state=0), C=1.0).fit(X[:40], y[:40])
     np.testing.assert_allclose(a.predict(X), b.predict(X), atol=1e-6)
 
 
 def test_weights_to_start_from_are_refused():
     X, y = table()
     with pytest.raises(ValueError, match="init is given, but MirrorDescent has no weights to start from"):
-        MKLRegressor(Products(degree=2), solver=MirrorDescent(20)).fit(X, y, init=[1.0])
+        MKLRegressor(Products(degree=2), solver=MirrorDescent(20), C=1.0).fit(X, y, init=[1.0])

@@ -108,8 +108,8 @@ def test_ready_made_matrices_have_the_optimum_of_their_kernels(solver):
     K = np.stack([from_list(BATCH_KERNELS)(i, X, X) for i in range(4)], axis=2)
     new = rows(5, seed=7)
     K_new = np.stack([from_list(BATCH_KERNELS)(i, new, X) for i in range(4)], axis=2)
-    ready = MKLRegressor("precomputed", solver=solver).fit(K, y)
-    plain = MKLRegressor(list(BATCH_KERNELS), solver=solver).fit(X, y)
+    ready = MKLRegressor("precomputed", solver=solver, C=1.0).fit(K, y)
+    plain = MKLRegressor(list(BATCH_KERNELS), solver=solver, C=1.0).fit(X, y)
     assert ready.objective_ == pytest.approx(plain.objective_, rel=1e-9)
     assert_allclose(ready.predict(K_new), plain.predict(new), atol=1e-8)
 

@@ -418,7 +418,7 @@ def test_partial_fit_learns_from_batches():
 
 
 def test_estimators_take_it_by_name_and_models_are_saved(tmp_path):
-    model = MKLClassifier([RBF(2.0), Linear()], solver="triply-stochastic", random_state=0).fit(
+    model = MKLClassifier([RBF(2.0), Linear()], solver="triply-stochastic", random_state=0, C=1.0).fit(
         X, LABELS == "yes"
     )
     assert model.loss_.name == "logistic" and model.predict_proba(X).shape == (N, 2)
@@ -467,7 +467,7 @@ def test_a_kernel_that_vanishes_is_left_out():
 )
 def test_parameters_are_checked(options, match):
     with pytest.raises(ValueError, match=match):
-        MKLClassifier([RBF()], solver=small(**options)).fit(X, LABELS)
+        MKLClassifier([RBF()], solver=small(**options), C=1.0).fit(X, LABELS)
 
 
 @pytest.mark.parametrize("n_features, width", [(64, 64), (63, 62), (2, 2)])
@@ -494,7 +494,7 @@ def test_numbers_of_numpy_are_numbers():
 
 def test_kernels_without_random_features_are_refused():
     with pytest.raises(ValueError, match="TriplyStochastic needs a family with random features"):
-        MKLClassifier([RBF(), lambda A, B: A @ B.T], solver=small()).fit(X, LABELS)
+        MKLClassifier([RBF(), lambda A, B: A @ B.T], solver=small(), C=1.0).fit(X, LABELS)
 
 
 def test_sparse_features_are_refused():
@@ -595,5 +595,5 @@ def test_divergence_to_the_letter_is_said():
 
 def test_it_is_a_streaming_solver():
     assert issubclass(TriplyStochastic, StreamingSolver) and hasattr(
-        MKLClassifier(solver="triply_stochastic"), "partial_fit"
+        MKLClassifier(solver="triply_stochastic", kernels="gaussian", C=1.0), "partial_fit"
     )

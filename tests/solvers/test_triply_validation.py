@@ -90,7 +90,7 @@ def test_other_shares_are_refused(share):
     with pytest.raises(
         ValueError, match=r"validation_fraction of .* is .*; use a number in \[0, 1\) or 'auto'"
     ):
-        MKLClassifier(KERNELS, solver=small(validation_fraction=share)).fit(X, SIGNAL)
+        MKLClassifier(KERNELS, solver=small(validation_fraction=share), C=1.0).fit(X, SIGNAL)
 
 
 def test_rows_held_out_are_in_no_epoch():
@@ -205,27 +205,27 @@ def test_a_fit_of_noise_warns_with_the_figures(seed):
     rng = np.random.default_rng(seed)
     rows, labels = rng.standard_normal((5000, 4)), rng.integers(3, size=5000)
     with pytest.warns(ConvergenceWarning, match=HELD_OUT):
-        MKLClassifier(KERNELS, solver=small(random_state=seed)).fit(rows, labels)
+        MKLClassifier(KERNELS, solver=small(random_state=seed), C=1.0).fit(rows, labels)
     with pytest.warns(ConvergenceWarning, match=HELD_OUT):
         MKLRegressor(KERNELS, solver=small(random_state=seed), C=100.0).fit(rows, rng.standard_normal(5000))
 
 
 def test_columns_that_are_not_standardised_warn():
     with pytest.warns(ConvergenceWarning, match=f"{HELD_OUT}.*check bandwidths and columns"):
-        MKLRegressor(KERNELS, solver=small()).fit(1e6 * X, X[:, 0] * X[:, 1])
+        MKLRegressor(KERNELS, solver=small(), C=1.0).fit(1e6 * X, X[:, 0] * X[:, 1])
 
 
 def test_a_fit_that_learns_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        MKLClassifier(KERNELS, solver=small()).fit(X, SIGNAL)
-        MKLRegressor(KERNELS, solver=small()).fit(X, X[:, 0] * X[:, 1])
-        MKLRegressor(KERNELS, solver=small()).fit(X, np.full(N, 3.0))
+        MKLClassifier(KERNELS, solver=small(), C=1.0).fit(X, SIGNAL)
+        MKLRegressor(KERNELS, solver=small(), C=1.0).fit(X, X[:, 0] * X[:, 1])
+        MKLRegressor(KERNELS, solver=small(), C=1.0).fit(X, np.full(N, 3.0))
 
 
 def test_a_stream_holds_out_the_share_that_is_given():
     batches = [(X[a : a + 500], NOISE[a : a + 500]) for a in range(0, N, 500)]
-    model = MKLClassifier(KERNELS, solver=impatient(validation_fraction=0.1))
+    model = MKLClassifier(KERNELS, solver=impatient(validation_fraction=0.1), C=1.0)
     with pytest.warns(ConvergenceWarning, match=HELD_OUT):
         model.fit(batches)
     assert model.n_iter_ < 8
@@ -233,7 +233,7 @@ def test_a_stream_holds_out_the_share_that_is_given():
 
 def test_a_stream_with_a_checkpoint_resumes_to_the_bit(tmp_path):
     def fit(**options):
-        model = MKLClassifier(KERNELS, solver=impatient(validation_fraction=0.1))
+        model = MKLClassifier(KERNELS, solver=impatient(validation_fraction=0.1), C=1.0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return model.fit(X, NOISE, checkpoint=tmp_path / "fit", **options)
@@ -265,22 +265,22 @@ def fed(model, rows, targets, size, **options):
 
 @pytest.mark.parametrize("size", [1, 100])
 def test_batches_of_one_class_do_not_warn(size):
-    model = MKLClassifier(KERNELS, solver=small())
+    model = MKLClassifier(KERNELS, solver=small(), C=1.0)
     assert fed(model, X[:600], np.zeros(600, int), size, classes=[0, 1]) == []
 
 
 def test_batches_of_one_target_do_not_warn():
-    assert fed(MKLRegressor(KERNELS, solver=small()), X[:1000], np.full(1000, 5.0), 100) == []
+    assert fed(MKLRegressor(KERNELS, solver=small(), C=1.0), X[:1000], np.full(1000, 5.0), 100) == []
 
 
 @pytest.mark.parametrize("size", [50, 128, 1000])
 def test_batches_that_are_learned_from_do_not_warn(size):
-    assert fed(MKLClassifier(KERNELS, solver=small()), X, SIGNAL, size, classes=[0, 1]) == []
+    assert fed(MKLClassifier(KERNELS, solver=small(), C=1.0), X, SIGNAL, size, classes=[0, 1]) == []
 
 
 @pytest.mark.parametrize("size", [50, 128, 1000])
 def test_batches_of_noise_warn_by_rows_before_their_steps(size):
-    said = fed(MKLClassifier(KERNELS, solver=small()), X, NOISE, size, classes=[0, 1, 2])
+    said = fed(MKLClassifier(KERNELS, solver=small(), C=1.0), X, NOISE, size, classes=[0, 1, 2])
     assert said
     with pytest.warns(ConvergenceWarning, match=NEW):
         warnings.warn(said[0], ConvergenceWarning, stacklevel=1)

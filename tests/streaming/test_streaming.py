@@ -42,12 +42,12 @@ PLAIN = ["a", "b", "c"]
 
 
 def regressor(**options):
-    return MKLRegressor(Products(degree=1), solver=OrderedRidge(**options), random_state=0)
+    return MKLRegressor(Products(degree=1), solver=OrderedRidge(**options), random_state=0, C=1.0)
 
 
 def classifier(**options):
     return MKLClassifier(
-        Products(degree=1), solver=OrderedRidge(**{"epochs": 5, "step": 0.3} | options), random_state=0
+        Products(degree=1), solver=OrderedRidge(**{"epochs": 5, "step": 0.3} | options), random_state=0, C=1.0
     )
 
 
@@ -62,7 +62,7 @@ def one_pass(source, y=None, sample_weight=None, *, number=0, model=None, **opti
             seen.append(stream)
             return super().solve_stream(stream, **kwargs)
 
-    made = model or MKLRegressor(Products(degree=1), solver=Recorder(**options), random_state=0)
+    made = model or MKLRegressor(Products(degree=1), solver=Recorder(**options), random_state=0, C=1.0)
     made.set_params(solver=Recorder(**options))
     made.fit(source, y, sample_weight)
     *batches, stream = seen
@@ -197,7 +197,9 @@ def test_columns_keep_their_names_and_order(tmp_path):
     model = regressor().fit(source, "y", sample_weight="w")
     assert list(model.feature_names_in_) == ["a", "b", "c", "flag"]
     kernels = {"left": Linear(columns=["b", "a"]), "right": Linear(columns=["flag"])}
-    model = MKLRegressor(kernels, solver=OrderedRidge(), random_state=0).fit(source, "y", sample_weight="w")
+    model = MKLRegressor(kernels, solver=OrderedRidge(), random_state=0, C=1.0).fit(
+        source, "y", sample_weight="w"
+    )
     assert model.combination_.family.size() == 2
 
 
@@ -331,7 +333,7 @@ def test_classes_are_found_or_given(tmp_path):
 
 def test_balanced_classes_are_balanced_over_the_whole_source(tmp_path):
     path = write(tmp_path, "parquet", TABLE.select(["a", "b", "c", "label"]))
-    model = MKLClassifier(Products(degree=1), class_weight="balanced", random_state=0)
+    model = MKLClassifier(Products(degree=1), class_weight="balanced", random_state=0, C=1.0)
     (_, Y, weights), _, _ = one_pass(path, "label", model=model)
     sums = [weights[Y[:, k] > 0].sum() for k in range(3)]
     assert_allclose(sums, N / 3)
@@ -421,7 +423,9 @@ def test_held_out_rows_do_not_depend_on_when_they_are_asked_for(tmp_path):
             assert_array_equal(stream.held_out.X, after.held_out.X)
             return super().solve_stream(stream, **kwargs)
 
-    MKLRegressor(Products(degree=1), solver=Asks(validation_fraction=0.2), random_state=0).fit(path, "y")
+    MKLRegressor(Products(degree=1), solver=Asks(validation_fraction=0.2), random_state=0, C=1.0).fit(
+        path, "y"
+    )
     assert one_pass(path, "y")[1].held_out is None
 
 
@@ -456,7 +460,7 @@ def test_an_iterator_is_enough_for_one_pass():
 
 
 def test_an_iterator_of_so_few_rows_that_none_is_held_out_is_enough_for_blockwise():
-    few = MKLRegressor([Laplacian(3.0)], solver=Blockwise(grids=8, random_state=0))
+    few = MKLRegressor([Laplacian(3.0)], solver=Blockwise(grids=8, random_state=0), C="auto")
     assert few.fit((X[i : i + 4], y[i : i + 4]) for i in (0, 4)).score(X[:8], y[:8]) > 0
 
 
@@ -691,7 +695,7 @@ def test_an_iterator_is_not_enough_for_several_passes_or_unknown_labels():
             list(stream.epoch(0))
             return super().solve_stream(stream, **kwargs)
 
-    model = MKLRegressor(Products(degree=1), solver=Again())
+    model = MKLRegressor(Products(degree=1), solver=Again(), C=1.0)
     says(
         "an iterator, which can be read only once, and this fit needs to read it again",
         lambda: model.fit(batches(y)),
@@ -708,7 +712,7 @@ def test_arrays_do_not_go_with_files(tmp_path):
 @pytest.mark.parametrize("solver", [LpNorm(), "lp_norm"])
 def test_a_solver_that_needs_all_rows_says_so(solver, tmp_path):
     path = write(tmp_path, "parquet")
-    model = MKLRegressor(Products(degree=1), solver=solver)
+    model = MKLRegressor(Products(degree=1), solver=solver, C=1.0)
     says(
         "X is a source of rows, but solver .* needs all rows in memory at once", lambda: model.fit(path, "y")
     )
@@ -719,7 +723,7 @@ def test_classes_are_for_streams():
     says("classes is for rows that come in batches", lambda: classifier().fit(X, labels, classes=["no"]))
     says(
         "kernels='precomputed' needs all rows",
-        lambda: MKLRegressor("precomputed", solver=OrderedRidge()).fit([(X, y)]),
+        lambda: MKLRegressor("precomputed", solver=OrderedRidge(), C=1.0).fit([(X, y)]),
     )
 
 

@@ -31,6 +31,6 @@ def begin_anew(model):
 def test_a_warning_points_at_the_users_call(call):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        call(MKLRegressor([RBF(0.3), RBF(1.0), RBF(3.0)]))
+        call(MKLRegressor([RBF(0.3), RBF(1.0), RBF(3.0)], C=1.0))
     assert caught
     assert {warning.filename for warning in caught} == {__file__}

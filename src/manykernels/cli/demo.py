@@ -158,7 +158,7 @@ def run(
     Z = (X - mean) / scale
     _introduce(console, len(groups) - n_noise, n_noise, len(train), len(test))
 
-    model = MKLClassifier(make_kernels(Z[train], groups), solver=SimpleMKL())
+    model = MKLClassifier(make_kernels(Z[train], groups), solver=SimpleMKL(), C=1.0)
     seconds = fit_visibly(model, named(Z[train], names), y[train])
     score = held_out(model, named(Z[test], names), y[test], y[train])
     assert score is not None

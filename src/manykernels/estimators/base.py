@@ -20,16 +20,19 @@ from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
+    column_or_1d,
     validate_data,
 )
 
+from .._util.checks import refuse_missing
+from .._util.memory import parse_bytes
 from .._util.text import brief
 from ..combination import Combination
 from ..families import Family
 from ..kernels import Kernel
 from ..losses import Loss
 from ..problem import GapKind, Problem, Result, Scale, Trace
-from ..registry import MANY_ROWS, bound_family, is_auto, make_solver, streaming_names, streams
+from ..registry import MEMORY, bound_family, exact_rows, is_auto, make_solver, streaming_names, streams
 from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import choose_C
 from ..solvers.log import OnIteration, heard
@@ -69,6 +72,21 @@ def check_weights(sample_weight, X, *, none: bool = False) -> np.ndarray:
         ones = np.ones_like(sample_weight, dtype=np.float64)
         return 0.0 * _check_sample_weight(ones, X, dtype=np.float64)
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
+def subjects(groups, X) -> np.ndarray | None:
+    """Return the number of every row's group, or raise."""
+    if groups is None:
+        return None
+    labels = column_or_1d(groups)
+    check_consistent_length(X, labels)
+    refuse_missing(labels, name="groups")
+    numbers = np.unique(labels, return_inverse=True)[1].ravel()
+    if not numbers.any():
+        raise ValueError(
+            "groups holds one group only, and no row is left when it leaves; pass at least two groups, or none."
+        )
+    return numbers
 
 
 @contextmanager
@@ -187,6 +205,7 @@ class MKL(KernelEstimator):
 
     loss: str | Loss
     C: float | Literal["auto"]
+    memory: float | str | None
     warm_start: bool
     verbose: int
 
@@ -230,7 +249,7 @@ class MKL(KernelEstimator):
 
     # -- fit -----------------------------------------------------------------------------------------------
 
-    def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None) -> None:
+    def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None, groups=None) -> None:
         with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():
             for name in ("state_", "_context", "columns_"):  # of a fit before
                 self.__dict__.pop(name, None)
@@ -239,6 +258,7 @@ class MKL(KernelEstimator):
 
                 source = source_of(self, X, y, sample_weight, checkpoint)
                 if source is not None:
+                    self._refuse_groups(groups)
                     self._refuse_init(init, self.solver)
                     fit_source(self, source, on_iteration, checkpoint, classes)
                     return
@@ -246,7 +266,7 @@ class MKL(KernelEstimator):
                 raise ValueError(
                     "classes is for rows that come in batches; y holds all labels here, so leave it out."
                 )
-            problem = self._problem(X, y, sample_weight)
+            problem = replace(self._problem(X, y, sample_weight), groups=subjects(groups, X))
             self._announce(problem)
             if problem.choose_C and not self.solver_.chooses_C:
                 problem = replace(problem, C=choose_C(self.solver_, problem).C, choose_C=False)
@@ -271,7 +291,7 @@ class MKL(KernelEstimator):
         s, n_classes = self._weights(sample_weight, X, y, known.balance), self._n_classes
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
-        self.solver_ = solver = make_solver(asked, family, self.random_state, len(y))
+        self.solver_ = solver = make_solver(asked, family, self.random_state, len(y), memory=self._memory)
         self.loss_ = solver.settle(family, self.loss, n_classes)
         if self._regresses and not self.loss_.regression:
             raise ValueError(
@@ -286,6 +306,11 @@ class MKL(KernelEstimator):
             self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
         C = 1.0 if chosen else float(self.C)
         return Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
+
+    @property
+    def _memory(self) -> int:
+        """Bytes that an exact machine may take."""
+        return MEMORY if self.memory is None else parse_bytes(self.memory, "memory")
 
     @property
     def _reads_tables(self) -> bool:
@@ -332,7 +357,7 @@ class MKL(KernelEstimator):
         if isinstance(X, np.ndarray) and X.dtype != np.float32:
             return np.float64
         shape: Any = getattr(X, "shape", ())
-        many = is_auto(self.solver) and len(shape) == 2 and shape[0] > MANY_ROWS
+        many = is_auto(self.solver) and len(shape) == 2 and shape[0] > exact_rows(self._memory)
         return [np.float64, np.float32] if many or streams(self.solver) else np.float64
 
     def _partial_fit(self, X, y, sample_weight, classes=None) -> None:
@@ -354,6 +379,13 @@ class MKL(KernelEstimator):
         if init is not None and not getattr(solver, "accepts_init", False):
             raise ValueError(f"init is given, but {type(solver).__name__} has no weights to start from.")
 
+    @staticmethod
+    def _refuse_groups(groups) -> None:
+        if groups is not None:
+            raise ValueError(
+                "groups is given, but rows come in batches; pass rows in memory, or leave groups out."
+            )
+
     def _store(self, result: Result, C: float | None = None) -> None:
         """Keep a result; C is the solver's, that of the problem, or the one that was given."""
         known = result.C if result.C is not None else C
@@ -362,6 +394,7 @@ class MKL(KernelEstimator):
             predictor=result.predictor.shifted(self.target_mean_),
             intercept=result.intercept + self.target_mean_,
             C=float(self.C) if known is None else known,
+            left_out=None if result.left_out is None else result.left_out + self.target_mean_,
         )
         self._expose()
 

@@ -26,15 +26,15 @@ class MKLRegressor(RegressorMixin, MKL):
     ----------
     kernels : str, list, dict, Kernel or Family
         Which kernels: ``"auto"``, Gaussian and Laplacian kernels with a bandwidth per column and a linear one, all
-        learned together (best with ``C="auto"``), on a table of any columns: text, categories, dates, missing values,
-        numbers in any unit; ``"gaussian"``, the continuum :class:`~manykernels.families.Gaussians` where the solver can
-        search one, else thirteen bandwidths around the data's median distance; ``"laplacian"``, thirteen bandwidths;
-        a list or dict of kernels (:mod:`manykernels.kernels`), scikit-learn kernel names or callables, a
-        family such as :class:`~manykernels.families.Products`, or ``"precomputed"``: X is then a stack of
-        shape (n, n, n_kernels).
+        learned together, on a table of any columns: text, categories, dates, missing values, numbers in any unit;
+        ``"gaussian"``, the continuum :class:`~manykernels.families.Gaussians` where the solver can search one, else
+        thirteen bandwidths around the data's median distance; ``"laplacian"`` likewise; a list or dict of kernels
+        (:mod:`manykernels.kernels`), scikit-learn kernel names, callables or families, a family such as
+        :class:`~manykernels.families.Products`, or ``"precomputed"``: X is then a stack of shape (n, n, n_kernels).
     solver : str or Solver
         ``"auto"``, a name, or one of :mod:`manykernels.solvers`. What ``"auto"`` chose is in ``solver_``:
-        GreedyAlignment for a continuum, Greedy for products, LpNorm for up to 2,000 kernels that can be listed.
+        LeaveOneOut for bandwidths and what has any in it, Greedy for products, LpNorm for up to 2,000 kernels that can
+        be listed, and Blockwise on the same kernels for more rows than `memory` is for.
     loss : str
         ``"auto"`` or a name of :mod:`manykernels.losses`.
     C : float or "auto"
@@ -43,6 +43,9 @@ class MKLRegressor(RegressorMixin, MKL):
         is a ridge on a learned kernel, else over folds. What was chosen is in ``C_``.
     normalize : {"auto", "trace", "base", None} or array
         How kernels are brought to one scale, see :class:`~manykernels.problem.Scale`.
+    memory : int, str or None
+        Bytes, or a text such as ``"4GiB"``, that a machine on all pairs of rows may take; with more rows than that is
+        for, ``solver="auto"`` is Blockwise on the same kernels. None: 1 GiB, 6,600 rows, on any machine.
     random_state : int, RandomState or None
         For solvers that draw at random and have no state of their own.
     warm_start : bool
@@ -84,12 +87,13 @@ class MKLRegressor(RegressorMixin, MKL):
 
     def __init__(
         self,
-        kernels: Kernels = "gaussian",
+        kernels: Kernels = "auto",
         *,
         solver: str | Solver = "auto",
         loss: str | Loss = "auto",
-        C: float | Literal["auto"] = 1.0,
+        C: float | Literal["auto"] = "auto",
         normalize: Normalize = "auto",
+        memory: float | str | None = None,
         random_state: RandomState = None,
         warm_start: bool = False,
         verbose: int = 0,
@@ -99,6 +103,7 @@ class MKLRegressor(RegressorMixin, MKL):
         self.loss = loss
         self.C = C
         self.normalize = normalize
+        self.memory = memory
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
@@ -109,6 +114,7 @@ class MKLRegressor(RegressorMixin, MKL):
         y=None,
         sample_weight=None,
         *,
+        groups=None,
         on_iteration: OnIteration | None = None,
         init=None,
         checkpoint: str | PathLike[str] | None = None,
@@ -124,6 +130,9 @@ class MKLRegressor(RegressorMixin, MKL):
             Of a file or a table, the name of the column, or of several; of batches (X, y), nothing.
         sample_weight : (n,) array, optional
             Of a file or a table, the name of the column.
+        groups : (n,) array, optional
+            The subject, say, that every row belongs to: where rows are left out, to choose bandwidths and C and to
+            calibrate probabilities, all of a group leave together.
         on_iteration : callable, optional
             Called with a :class:`~manykernels.solvers.Step` after every iteration; True stops.
         init : (m,) array, optional
@@ -136,7 +145,7 @@ class MKLRegressor(RegressorMixin, MKL):
         -------
         self
         """
-        self._fit(X, y, sample_weight, on_iteration, init, checkpoint)
+        self._fit(X, y, sample_weight, on_iteration, init, checkpoint, groups=groups)
         return self
 
     @available_unless(why_no_batches)

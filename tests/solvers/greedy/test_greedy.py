@@ -104,7 +104,7 @@ def test_other_scales(how):
 
 def test_normalize_auto_is_the_trace_on_products():
     X = np.random.default_rng(0).normal(size=(40, 3))
-    assert MKLRegressor(Products(degree=2), solver=Greedy(3)).fit(X, X[:, 0]).normalize_ == "trace"
+    assert MKLRegressor(Products(degree=2), solver=Greedy(3), C=1.0).fit(X, X[:, 0]).normalize_ == "trace"
 
 
 def test_products_choose_greedy_by_themselves():
@@ -260,7 +260,7 @@ def test_rows_held_out_choose_for_other_losses():
     assert 2 <= len(m.weights_) <= 12
     assert len(terms & set(m.combination_.members)) >= 3
     K = np.stack([k(X) for k in (RBF(0.5), RBF(2.0), Linear())], axis=2)
-    assert MKLRegressor(Precomputed(), solver=Greedy()).fit(K, y).score(K, y) > 0
+    assert MKLRegressor(Precomputed(), solver=Greedy(), C=1.0).fit(K, y).score(K, y) > 0
 
 
 # -- least squares ---------------------------------------------------------------------------------------
@@ -329,7 +329,9 @@ def test_duplicated_columns_do_no_harm():
 @pytest.mark.parametrize("corrective", [True, False])
 def test_a_constant_target_stops_at_once(corrective):
     X = np.random.default_rng(0).normal(size=(30, 3))
-    m = MKLRegressor(Products(degree=2), solver=Greedy(5, corrective=corrective)).fit(X, np.full(30, 2.0))
+    m = MKLRegressor(Products(degree=2), solver=Greedy(5, corrective=corrective), C=1.0).fit(
+        X, np.full(30, 2.0)
+    )
     assert_allclose(m.predict(X), 2.0)
     assert len(m.weights_) == 0 and m.objective_ == 0
 
@@ -337,7 +339,7 @@ def test_a_constant_target_stops_at_once(corrective):
 def test_columns_of_zeros_are_never_chosen():
     X = np.random.default_rng(0).normal(size=(50, 4))
     X[:, 1] = 0.0
-    m = MKLRegressor(Products(degree=2), solver=Greedy(20, tol=1e-6)).fit(X, X[:, 0] + X[:, 2] ** 2)
+    m = MKLRegressor(Products(degree=2), solver=Greedy(20, tol=1e-6), C=1.0).fit(X, X[:, 0] + X[:, 2] ** 2)
     assert all(1 not in z for z in m.combination_.members)
 
 

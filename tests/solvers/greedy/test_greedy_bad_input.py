@@ -55,7 +55,7 @@ def test_dirichlets_on_two_columns_are_refused(solver, estimator):
 def test_one_class_is_refused(solver, family):
     X, _ = rows()
     with pytest.raises(ValueError, match="class"):
-        MKLClassifier(FAMILIES[family](), solver=SOLVERS[solver]()).fit(X, np.ones(len(X)))
+        MKLClassifier(FAMILIES[family](), solver=SOLVERS[solver](), C=1.0).fit(X, np.ones(len(X)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -70,7 +70,7 @@ def test_constant_columns_and_duplicated_rows_do_no_harm(solver, family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_targets_without_direction_stop_at_once(solver, family):
     X, _ = rows()
-    model = MKLRegressor(FAMILIES[family](), solver=SOLVERS[solver](), random_state=0)
+    model = MKLRegressor(FAMILIES[family](), solver=SOLVERS[solver](), random_state=0, C=1.0)
     said = "y is constant, so that no kernel can be aligned"
     with pytest.warns(UserWarning, match=said) if solver == "alignment" else nullcontext():
         model.fit(X, np.full(40, 2.0))
@@ -81,7 +81,7 @@ def test_targets_without_direction_stop_at_once(solver, family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_that_are_all_alike_give_the_mean(solver, family):
     X, y = np.ones((20, 3)), np.arange(20.0)
-    model = MKLRegressor(FAMILIES[family](), solver=SOLVERS[solver](), random_state=0)
+    model = MKLRegressor(FAMILIES[family](), solver=SOLVERS[solver](), random_state=0, C=1.0)
     said = "every kernel found is constant on the training rows"
     with pytest.warns(UserWarning, match=said) if solver == "alignment" else nullcontext():
         model.fit(X, y)

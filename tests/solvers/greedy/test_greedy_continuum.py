@@ -132,10 +132,10 @@ def test_other_norms_are_refused_on_a_continuum(kernels):
     with pytest.raises(
         ValueError, match=r"p of Greedy is 1\.2, but kernels is .* a continuum, on which only p=1"
     ):
-        MKLRegressor(kernels, solver=Greedy(p=1.2)).fit(X, X[:, 0])
+        MKLRegressor(kernels, solver=Greedy(p=1.2), C=1.0).fit(X, X[:, 0])
 
 
 def test_a_start_is_refused_on_a_continuum():
     X = np.random.default_rng(0).normal(size=(20, 1))
     with pytest.raises(ValueError, match=r"init gives one weight per kernel, but .* cannot be listed"):
-        MKLRegressor(Gaussians(), solver=Greedy(2)).fit(X, X[:, 0], init=[1.0])
+        MKLRegressor(Gaussians(), solver=Greedy(2), C=1.0).fit(X, X[:, 0], init=[1.0])

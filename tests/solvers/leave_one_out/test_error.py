@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from manykernels.solvers.leave_one_out.error import Rows, inverse, leave_out, merged, softmax_loss
+from manykernels.solvers.bandwidth_learning.left_out import Rows, inverse, leave_out, merged, softmax_loss
 
 N = 24
 NOISE = 0.3

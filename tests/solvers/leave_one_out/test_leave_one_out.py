@@ -12,8 +12,8 @@ from manykernels.certificates import certify
 from manykernels.families import Gaussians, Laplacians, Products, Union
 from manykernels.kernels import RBF, Linear
 from manykernels.solvers import LeaveOneOut
-from manykernels.solvers.leave_one_out.error import Rows
-from manykernels.solvers.leave_one_out.learning import Candidate, Effort, Weighing, single_error, weigh
+from manykernels.solvers.bandwidth_learning.candidates import Candidate, Effort, Weighing, single_error, weigh
+from manykernels.solvers.bandwidth_learning.left_out import Rows
 
 ALL = [Gaussians(ard=True), Laplacians(ard=True), Linear()]
 RNG = np.random.default_rng(0)

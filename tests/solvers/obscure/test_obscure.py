@@ -213,7 +213,9 @@ def test_more_informative_kernels_mean_fewer_updates():
     totals = []
     for m in (1, 4, 16):
         K = np.stack([V @ V.T for V in views[:m]], axis=2)
-        model = MKLClassifier("precomputed", solver=Obscure(1.1, stage="online", random_state=0)).fit(K, y)
+        model = MKLClassifier("precomputed", solver=Obscure(1.1, stage="online", random_state=0), C=1.0).fit(
+            K, y
+        )
         totals.append(sum(model.trace_.extra["updates"]))
     assert totals[0] > 1.5 * totals[1] > 1.5 * totals[2]
 
@@ -249,7 +251,7 @@ def test_ufo_drops_kernels_and_certifies_its_own_objective():
     X = rng.normal(size=(150, 6))
     y = X[:, 0] + 0.3 * rng.normal(size=150) > 0
     kernels = [Linear(columns=[j]) for j in range(6)]
-    model = MKLClassifier(kernels, solver=Ufo(0.01, random_state=0, tol=1e-6)).fit(X, y)
+    model = MKLClassifier(kernels, solver=Ufo(0.01, random_state=0, tol=1e-6), C=1.0).fit(X, y)
     assert model.weights_[0] > 0 and np.count_nonzero(model.weights_) < 6
     again = certify(model, X, y)
     assert again.primal == pytest.approx(model.objective_, rel=1e-7)
@@ -341,7 +343,7 @@ def test_interrupt_keeps_the_best_so_far():
             raise KeyboardInterrupt
 
     pb = stacked("hinge", n=80)
-    model = MKLClassifier("precomputed", solver=Obscure(1.3, random_state=0))
+    model = MKLClassifier("precomputed", solver=Obscure(1.3, random_state=0), C=1.0)
     with pytest.warns(ConvergenceWarning, match=r"Interrupted after 4 epochs.* gap of"):
         model.fit(pb.X, pb.Y[:, 0], on_iteration=interrupt)
     assert model.n_iter_ == 4 and not model.converged_
@@ -444,7 +446,7 @@ def test_peak_memory_is_bounded():
     X = rng.normal(size=(n, 8))
     y = X[:, 0] * X[:, 1] > 0
     solver = Obscure(1.3, online_epochs=1, epochs=1, memory="8MiB", random_state=0)
-    model = MKLClassifier([RBF(s) for s in (1.0, 2.0, 4.0, 8.0)], solver=solver)
+    model = MKLClassifier([RBF(s) for s in (1.0, 2.0, 4.0, 8.0)], solver=solver, C=1.0)
     model.fit(X[:200], y[:200])  # compiles
     tracemalloc.start()
     model.fit(X, y)
@@ -483,14 +485,14 @@ def test_an_epoch_costs_in_proportion_to_the_rows_at_fixed_supports():
 def test_names_lists_dicts_and_pipelines(name):
     X, y = rows(90)
     for kernels in ([RBF(1.0), Linear()], {"a": RBF(1.0), "b": Linear()}, "gaussian", Products(degree=2)):
-        model = make_pipeline(StandardScaler(), MKLClassifier(kernels, solver=name, random_state=0))
+        model = make_pipeline(StandardScaler(), MKLClassifier(kernels, solver=name, random_state=0, C=1.0))
         assert model.fit(X, y).score(X, y) > 0.6
         assert model[-1].loss_.name == "max_hinge"
 
 
 def test_default_losses():
     X, y = rows(60)
-    assert MKLClassifier([RBF()], solver="obscure").fit(X, y > 1).loss_.name == "hinge"
+    assert MKLClassifier([RBF()], solver="obscure", C=1.0).fit(X, y > 1).loss_.name == "hinge"
     model = MKLRegressor([RBF(), Linear()], solver="obscure", C=10.0, random_state=0).fit(X, X[:, 0])
     assert model.loss_.name == "squared" and model.score(X, X[:, 0]) > 0.9
 
@@ -499,7 +501,10 @@ def test_precomputed_is_sliced_by_cross_validation():
     X, y = rows(120)
     K = gaussians(X, [1.0, 3.0])
     assert (
-        cross_val_score(MKLClassifier("precomputed", solver=Obscure(random_state=0)), K, y, cv=3).mean() > 0.5
+        cross_val_score(
+            MKLClassifier("precomputed", solver=Obscure(random_state=0), C=1.0), K, y, cv=3
+        ).mean()
+        > 0.5
     )
 
 
@@ -519,7 +524,7 @@ def test_rows_without_weight_do_not_matter():
 def test_saved_models_come_back(tmp_path):
     X, y = rows(60)
     for solver in (Obscure(1.2, epochs=5), Ufo(1e-3, epochs=5)):
-        model = MKLClassifier([RBF(), Linear()], solver=solver, random_state=0).fit(X, y)
+        model = MKLClassifier([RBF(), Linear()], solver=solver, random_state=0, C=1.0).fit(X, y)
         model.save(tmp_path / "m.mk")
         again = load(tmp_path / "m.mk")
         assert again.trace_ == model.trace_
@@ -529,13 +534,13 @@ def test_saved_models_come_back(tmp_path):
 def test_a_kernel_that_vanishes_gets_no_weight():
     X, y = rows(60)
     X[:, 3] = 0.0
-    model = MKLClassifier([RBF(), Linear(columns=[3])], solver=Obscure(random_state=0)).fit(X, y)
+    model = MKLClassifier([RBF(), Linear(columns=[3])], solver=Obscure(random_state=0), C=1.0).fit(X, y)
     assert model.weights_[1] == 0 and np.isfinite(model.objective_)
 
 
 def test_targets_without_signal_give_nothing():
     X, _ = rows(30)
-    model = MKLRegressor([RBF()], solver=Obscure(random_state=0)).fit(X, np.full(30, 3.0))
+    model = MKLRegressor([RBF()], solver=Obscure(random_state=0), C=1.0).fit(X, np.full(30, 3.0))
     assert_allclose(model.predict(X), 3.0)
     assert model.objective_ == 0 and model.converged_
 
@@ -548,7 +553,7 @@ def test_other_norms_are_refused(p):
     X, y = rows(20)
     for solver in (Obscure(p), Ufo(p=p)):
         with pytest.raises(ValueError, match=r"p of \w+ is .* \(1, 2\]"):
-            MKLClassifier([RBF()], solver=solver).fit(X, y)
+            MKLClassifier([RBF()], solver=solver, C=1.0).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -572,20 +577,20 @@ def test_other_norms_are_refused(p):
 def test_parameters_that_make_no_sense_are_refused(name, value):
     X, y = rows(20)
     with pytest.raises(ValueError, match=f"{name} of Obscure"):
-        MKLClassifier([RBF()], solver=Obscure(**{name: value})).fit(X, y)
+        MKLClassifier([RBF()], solver=Obscure(**{name: value}), C=1.0).fit(X, y)
 
 
 @pytest.mark.parametrize("alpha", [-1.0, np.inf, "some"])
 def test_alpha_must_not_be_negative(alpha):
     X, y = rows(20)
     with pytest.raises(ValueError, match="alpha of Ufo"):
-        MKLClassifier([RBF()], solver=Ufo(alpha)).fit(X, y)
+        MKLClassifier([RBF()], solver=Ufo(alpha), C=1.0).fit(X, y)
 
 
 def test_one_class_and_broken_stacks_are_refused():
     X, y = rows(20)
     K = gaussians(X, [1.0, 2.0])
-    model = MKLClassifier("precomputed", solver=Obscure())
+    model = MKLClassifier("precomputed", solver=Obscure(), C=1.0)
     with pytest.raises(ValueError, match="one class"):
         model.fit(K, np.zeros(20))
     for bad in (np.nan, 5.0):

@@ -1,8 +1,8 @@
 r"""Weights, bandwidths and C by the errors of rows left out of the ridge machine.
 
-``error.py`` is the error of rows left out and its gradient in the kernel matrix, in closed form; ``learning.py`` takes
-steps on it: the best single bandwidth, one per column, then the weights of all candidates and C. This file says which
-candidates a family has, and trains the machine on what was learned.
+:mod:`~manykernels.solvers.bandwidth_learning` has the error of rows left out and its gradient, in closed form, and
+takes steps on it: the best single bandwidth, one per column, then the weights of all candidates and C. This file says
+which candidates a family has, and trains the machine on what was learned.
 """
 
 from __future__ import annotations
@@ -21,11 +21,7 @@ from ...combination import Combination
 from ...families.base import Enumerable, Family, can
 from ...kernels.statistics import dense
 from ...problem import Problem
-from ..base import TwoStageSolver, generator, machine_on
-from ..calibration import LEAST
-from ..log import Log
-from .error import criterion_of, merged, softmax_loss
-from .learning import (
+from ..bandwidth_learning.candidates import (
     Candidate,
     Effort,
     Weighed,
@@ -36,6 +32,10 @@ from .learning import (
     some,
     weigh,
 )
+from ..bandwidth_learning.left_out import criterion_of, merged, softmax_loss
+from ..base import TwoStageSolver, generator, machine_on
+from ..calibration import LEAST
+from ..log import Log
 
 #: Most kernels of a list: every one costs a matrix in every group.
 MOST_LISTED = 500
@@ -113,12 +113,16 @@ class LeaveOneOut(TwoStageSolver):
         """Refuse families that are neither bandwidths nor a short list."""
         super().check_compatible(family, loss)
         for part in family.families():
-            listed = can(part, Enumerable) and part.size() <= MOST_LISTED
-            if not (listed or hasattr(part, "statistic")) or part.pairwise:
+            if not _is_learnable(part):
                 raise ValueError(
                     f"LeaveOneOut needs bandwidths to learn, or a list of at most {MOST_LISTED} kernels on rows, and "
                     f"{type(part).__name__} is neither; pass another solver or other kernels."
                 )
+
+    @staticmethod
+    def takes(family: Family) -> bool:
+        """Whether a family is bandwidths, a short list, or made of these."""
+        return all(_is_learnable(part) for part in family.families())
 
     def default_loss(self, n_classes: int | None) -> str:
         """Return the squared loss."""
@@ -268,6 +272,11 @@ class Learning:
             sigma = np.exp(log_sigma) * self.unit if part.ard else np.exp(log_sigma)
             member = tuple(sigma.tolist()) if part.ard else float(sigma[0])
         return self.problem.family.member_of(one.part, member)
+
+
+def _is_learnable(part: Family) -> bool:
+    listed = can(part, Enumerable) and part.size() <= MOST_LISTED
+    return (listed or hasattr(part, "statistic")) and not part.pairwise
 
 
 def _ordered_sum(values: np.ndarray) -> np.ndarray:

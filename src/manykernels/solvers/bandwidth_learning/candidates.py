@@ -18,8 +18,8 @@ from scipy.special import softmax
 
 from ..._util.threads import map_in_threads
 from ...features import order_of_neighbours
-from ..bandwidth_learning.error import log_moments, scaled_gram
-from .error import Rows, leave_out
+from .error import log_moments, scaled_gram
+from .left_out import Rows, leave_out
 
 #: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
 LANES = 8
