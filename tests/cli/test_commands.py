@@ -376,11 +376,6 @@ def test_files_that_are_no_models_are_refused(data, model, tmp_path):
     assert "no column 'c' (needed by the model)" in run("predict", model, lacking, code=2)
 
 
-def test_probabilities_need_a_loss_that_has_them(data, tmp_path):
-    run("fit", data, "-t", "label", "--columns", "a", "-o", tmp_path / "m.mk")
-    assert "fit it with --loss logistic" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
-
-
 def test_probabilities_that_are_not_there_are_explained(data, tmp_path):
     options = ("--columns", "a", "-o", tmp_path / "m.mk", "--solver", "blockwise", "--test-size", "0.6")
     run("fit", data, "-t", "label", *options)

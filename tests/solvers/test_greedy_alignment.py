@@ -223,10 +223,9 @@ def test_a_weight_equals_a_repetition(objective, family, own_pairs):
 # -- in the estimators ---------------------------------------------------------------------------------
 
 
-def test_it_is_what_auto_means_on_a_continuum():
+def test_a_machine_is_trained_on_the_kernel():
     X, y = make_moons(100, noise=0.2, random_state=0)
-    model = MKLClassifier(Gaussians(), C=10.0).fit(X, y)
-    assert isinstance(model.solver_, GreedyAlignment)
+    model = MKLClassifier(Gaussians(), solver=GreedyAlignment(), C=10.0).fit(X, y)
     assert model.score(X, y) > 0.9 and model.gap_kind_ == "exact" and model.converged_
 
 

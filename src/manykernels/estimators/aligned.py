@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from ..losses import get_loss
 from ..problem import Problem, Scale
-from ..registry import choose_two_stage, make_solver
+from ..registry import choose_two_stage, is_auto, make_solver
 from ..solvers import Solver, TwoStageSolver
 from . import targets
 from .base import KernelEstimator, Kernels, Normalize, RandomState, all_or_nothing, check_weights
@@ -112,7 +112,7 @@ class AlignedKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         X, y = self._training_rows(X, y)
         Y = self._encoded(y)
         s = check_weights(sample_weight, X)
-        X, family = self._family(X, s, self.solver)
+        X, family = self._family(X, s, "greedy_alignment" if is_auto(self.solver) else self.solver)
         solver = make_solver(self.solver, family, self.random_state, len(Y), choose=choose_two_stage)
         if not isinstance(solver, TwoStageSolver):
             raise ValueError(
@@ -124,7 +124,7 @@ class AlignedKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         self.solver_: Any = solver
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
         self.normalize_ = scale.how
-        return Problem(X, Y, family, scale, loss, 1.0, s)
+        return Problem(X, Y, family, scale, loss, 1.0, s, choose_C=True)
 
     def _encoded(self, y) -> np.ndarray:
         """Return one-hot columns for classes, the numbers otherwise."""

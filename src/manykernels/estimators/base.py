@@ -268,7 +268,7 @@ class MKL(KernelEstimator):
                 )
             problem = replace(self._problem(X, y, sample_weight), groups=subjects(groups, X))
             self._announce(problem)
-            if problem.choose_C and not self.solver_.chooses_C:
+            if problem.choose_C and not self.solver_.settles_C(problem):
                 problem = replace(problem, C=choose_C(self.solver_, problem).C, choose_C=False)
             result = self.solver_.solve(
                 problem, init=self._start(problem, init), on_iteration=self._progress(on_iteration)

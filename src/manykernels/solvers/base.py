@@ -97,6 +97,10 @@ class Solver(BaseEstimator):
         self.check_compatible(family, settled)
         return settled
 
+    def settles_C(self, problem: Problem) -> bool:
+        """Whether it chooses C itself for this problem, where that is left open."""
+        return self.chooses_C
+
     def penalties(self, u: np.ndarray, g: np.ndarray, lam: float) -> tuple[float, float]:
         """Return the penalty of the norms u, over λ/2, and its conjugate at g: what a certificate needs."""
         return penalties(u, g, self.p)

@@ -23,7 +23,6 @@ import numpy as np
 from scipy.linalg import lapack, solve
 from scipy.special import log_expit, log_softmax
 
-from ...problem import Problem
 from ..calibration import are_classes
 
 Criterion = Literal["squared", "softmax"]
@@ -130,8 +129,11 @@ def merged(
     first, which = first[order], number[which.ravel()]
     mass = np.bincount(which, weights=s)
     means = np.stack([np.bincount(which, weights=s * y) for y in Y.T], axis=1) / mass[:, None]
-    # Where most rows have copies, a unit of weight leaves at a time.
-    many = len(first) < 0.5 * len(X)
+    # Where most rows have copies with other targets, a unit of weight leaves at a time. Copies with the same target are
+    # no more than weight.
+    differs = np.zeros(len(first), dtype=bool)
+    np.logical_or.at(differs, which, (Y[first][which] != Y).any(axis=1))
+    many = mass[differs].sum() > 0.5 * mass.sum()
     share = np.minimum(1.0, 1.0 / np.maximum(mass, 1.0)) if many and subjects is None else np.ones(len(first))
     units = np.argsort(which, kind="stable")
     rows = Rows(
@@ -319,6 +321,6 @@ def _at_temperature(tau, F, T, w):
     return value, slope, curvature, tau * w[:, None] * (right - p)
 
 
-def criterion_of(problem: Problem) -> Criterion:
-    """Return how errors of a problem are judged: targets of -1 and 1 are classes."""
-    return "softmax" if are_classes(problem.Y) else "squared"
+def criterion_of(Y: np.ndarray) -> Criterion:
+    """Return how errors are judged: targets of -1 and 1 are classes."""
+    return "softmax" if are_classes(Y) else "squared"

@@ -75,14 +75,15 @@ class LeaveOneOut(TwoStageSolver):
         Bandwidths per column are drawn towards the single one by a normal prior on their logarithms: this is its
         precision.
     random_state : int, Generator, RandomState or None
-        For halves and groups.
+        For halves and groups; None: the same ones every time.
 
     Notes
     -----
-    Takes continua of bandwidths, lists of up to 500 kernels, and unions of both; the squared loss; numbers (several
-    targets share one kernel), two classes or more. With ``C="auto"`` it chooses C; a number is kept. Rows with equal
-    columns are merged: such a row leaves as a whole, or, where most rows have copies, one unit of weight at a time.
-    O(steps · groups · m³) for m rows of a group, and one machine of all rows.
+    Takes continua of bandwidths, lists of up to 500 kernels, and unions of both; numbers (several targets share one
+    kernel), two classes or more. With ``C="auto"`` it chooses C; a number is kept. With another loss than the squared
+    one the kernel is learned all the same by the ridge machine, and then the machine of that loss is trained on it. Rows
+    with equal columns are merged: such a row leaves as a whole, or, where most rows have copies with other targets, one
+    unit of weight at a time. O(steps · groups · m³) for m rows of a group, and one machine of all rows.
 
     The landscape is not convex; what is returned is never worse, left out, than the best single candidate.
 
@@ -92,7 +93,6 @@ class LeaveOneOut(TwoStageSolver):
     error of a row left out in closed form).
     """
 
-    losses = ("squared",)
     calibrates = True
     chooses_C = learns_bandwidths = True
     rules: ClassVar[dict[str, Rule]] = {
@@ -128,6 +128,10 @@ class LeaveOneOut(TwoStageSolver):
         """Return the squared loss."""
         return "squared"
 
+    def settles_C(self, problem: Problem) -> bool:
+        """Whether C is chosen along with the kernel: for the squared loss, by which kernels are judged."""
+        return problem.loss.name == "squared"
+
     def learn(self, problem: Problem) -> Combination:
         """Return the learned combination of kernels."""
         return self._learned(problem).combination
@@ -136,9 +140,11 @@ class LeaveOneOut(TwoStageSolver):
         """Learn kernel and C, then train the machine on all rows."""
         log = Log(on_iteration, time.perf_counter())
         learned = self._learned(problem)
-        result = machine_on(replace(problem, C=learned.C), learned.combination, log)
-        trace = replace(result.trace, extra={"left_out": (learned.error,), "C": (learned.C,)})
-        return replace(result, C=learned.C, calibration=learned.calibration, trace=trace)
+        C = learned.C if self.settles_C(problem) else problem.C
+        result = machine_on(replace(problem, C=C), learned.combination, log)
+        trace = replace(result.trace, extra={"left_out": (learned.error,), "C": (C,)})
+        calibration = learned.calibration if self.settles_C(problem) else None
+        return replace(result, C=C, calibration=calibration, trace=trace)
 
     def _learned(self, problem: Problem) -> Learned:
         self.check_params()
@@ -161,7 +167,7 @@ class Learning:
 
     def __init__(self, solver: LeaveOneOut, problem: Problem):
         self.solver, self.problem = solver, problem
-        self.rng = generator(solver.random_state)
+        self.rng = generator(0 if solver.random_state is None else solver.random_state)
         self.effort = Effort(solver.group_rows, solver.groups, solver.steps)
         used = problem.sample_weight > 0
         X, s = dense(problem.X)[used], problem.sample_weight[used]
@@ -169,7 +175,8 @@ class Learning:
         spread = np.sqrt(_ordered_sum(s[:, None] * np.square(X - self.mean)) / s.sum())
         # A column without spread, to rounding, is constant.
         self.unit = np.where(spread > 1e-12 * np.abs(X).max(axis=0, initial=0.0), spread, 1.0)
-        first, rows = merged(X, problem.Y[used], s, criterion_of(problem))
+        Y = problem.Y[used] if not problem.loss.multiclass else 2.0 * problem.Y[used] - 1.0
+        first, rows = merged(X, Y, s, criterion_of(Y))
         Z = (X[first] - self.mean) / self.unit
         # In an order that depends neither on that of rows and columns nor on units: draws are made in it.
         order = np.lexsort((np.round(np.sum(Z**3, axis=1), 9), np.round(np.sum(Z**2, axis=1), 9)))
@@ -178,7 +185,8 @@ class Learning:
     def run(self) -> Learned:
         """Return what the errors of rows left out teach."""
         problem, n = self.problem, len(self.rows)
-        fixed = None if problem.choose_C else -math.log(problem.C)
+        keeps = self.solver.settles_C(problem) and not problem.choose_C
+        fixed = -math.log(problem.C) if keeps else None
         halves = np.zeros(n, dtype=int)
         halves[self.rng.permutation(n)[n // 2 :]] = 1
         candidates: list[list[Candidate]] = [[], []]
