@@ -72,8 +72,11 @@ class Dual:
         """Return f(x), in blocks of rows, O(n_support · active kernels) per row."""
         out = np.zeros((X.shape[0], self.A.shape[1]))
         if len(self.A):  # scikit-learn's distances refuse to be empty
-            for part in row_blocks(X.shape[0], len(self.A)):
+
+            def fill(part):
                 out[part] = self.combination.gram(X[part], self.rows) @ self.A
+
+            map_in_threads(fill, row_blocks(X.shape[0], len(self.A)))
         return out + self.intercept
 
     def contributions(self, X):

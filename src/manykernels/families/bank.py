@@ -13,6 +13,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,8 +50,8 @@ BANK_SIZES = BankSizes()
 
 #: From a member's number to its values on some pairs of rows.
 MemberValues = Callable[[int], np.ndarray]
-#: A statistic and the columns it is of.
-Key = tuple[str, tuple[int, ...] | None]
+#: A statistic, and what else kernels share that need the same: their columns, or what these are divided by.
+Key = tuple[str, Any]
 
 
 class Bank(ABC):
@@ -195,10 +196,7 @@ class Sharing:
 
     @staticmethod
     def _key(kernel):
-        if kernel.statistic is None:
-            return None
-        columns = None if kernel.columns is None else tuple(np.asarray(kernel.columns).tolist())
-        return kernel.statistic, columns
+        return None if kernel.statistic is None else (kernel.statistic, kernel.shares)
 
     def statistic(self, key: Key, X: Rows, Z: Rows) -> np.ndarray:
         """Return the statistic of one group for the rows of X and Z."""
@@ -227,12 +225,24 @@ def weighted_gram(kernels: Sequence[Kernel], weights: np.ndarray, X: Rows, Z: Ro
     sharing = Sharing([kernel for kernel, _ in used])
     out = np.zeros((X.shape[0], Z.shape[0]))
     for rows in row_blocks(X.shape[0], Z.shape[0]):
-        block = sharing.open(X[rows], Z)
-        for i, (_, w) in enumerate(used):
-            values = block(i)
+        for key in dict.fromkeys(sharing.keys):
+            own = [i for i, other in enumerate(sharing.keys) if other == key]
+            if key is None:
+                for i in own:
+                    out[rows] += used[i][1] * np.asarray(used[i][0](X[rows], Z), dtype=float)
+            else:
+                S = sharing.statistic(key, X[rows], Z)
+                _add_weighted([used[i] for i in own], S, out[rows])
+    return out
+
+
+def _add_weighted(used: Sequence[tuple[Kernel, float]], S: np.ndarray, out: np.ndarray) -> None:
+    """Add the weighted values of kernels of one statistic, in tiles that stay in cache from one kernel to the next."""
+    for rows in row_blocks(S.shape[0], S.shape[1], TILE_PAIRS):
+        for kernel, w in used:
+            values = kernel.from_statistic(S[rows])
             values *= w
             out[rows] += values
-    return out
 
 
 def each_applied(kernels: Sequence[Kernel], X: Rows, Z: Rows, B: np.ndarray) -> np.ndarray:

@@ -1,9 +1,23 @@
-"""Laplacian kernels and what their bandwidths' gradients need, over pairs of rows."""
+"""Sums of absolute differences, and what the gradients of Laplacian kernels' bandwidths need, over pairs of rows."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def add_l1(X, columns, first, out):
+    """Add ``Σ_j |x_sj - z_tj|`` to out[s, t]; `columns` are those of the rows z, one after the other, from `first` on.
+
+    Column by column, so that neighbouring pairs are vector code, and sums have the order of the columns.
+    """
+    width = out.shape[1]
+    for s in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = X[s, j]
+            for t in range(width):
+                out[s, t] += abs(x - columns[j, first + t])
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

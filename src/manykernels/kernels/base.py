@@ -42,6 +42,11 @@ class Kernel(BaseEstimator):
     accepts_sparse: ClassVar[bool] = True
     columns: Any = None
 
+    @property
+    def shares(self) -> Any:
+        """Return what kernels have in common that need the same statistic: here the columns."""
+        return None if self.columns is None else tuple(np.asarray(self.columns).tolist())
+
     def resolve(self, n_features: int, names: Sequence[str] | None) -> Kernel:
         """Return a copy whose `columns` are indices, after checking the parameters."""
         self.check()

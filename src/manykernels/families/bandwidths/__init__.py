@@ -15,7 +15,9 @@ Afkanpour (2013), *Multiple Kernel Learning with Many Kernels*, section 4.2.2, A
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -23,8 +25,8 @@ from scipy.sparse import issparse
 
 from ..._util.checks import FLAG, check_parameters
 from ...features import Binning, FeatureMap, Fourier
-from ...kernels import RBF, Kernel, Laplacian, pairwise_statistic
-from ...kernels.statistics import Rows
+from ...kernels import RBF, Kernel, Laplacian
+from ...kernels.statistics import Rows, dense
 from ..base import Direction, Drawer, Members, Scaling
 from ..continuum import Continuum, check_pair, draw_near, weights_of
 from .grids import bandwidth_grid, distance_quantiles, median_distance
@@ -48,20 +50,36 @@ class Columnwise(Kernel):
 
     accepts_sparse = False
     has_random_features = True
-    #: Of the scaled rows; `statistic` would promise one of the rows as they are, which kernels share.
-    scaled_statistic: ClassVar[str]
+    power: ClassVar[int]
     symbol: ClassVar[str]
     feature_map: ClassVar[type[Binning] | type[Fourier]]
 
     def __init__(self, sigma: Sequence[float]):
         self.sigma = sigma
 
-    def _gram(self, X: Rows, Z: Rows):
-        inverse = 1.0 / np.asarray(self.sigma)
-        Xs = X * inverse
-        S = pairwise_statistic(self.scaled_statistic, Xs, Xs if Z is X else Z * inverse)
-        np.negative(S, out=S)
-        return np.exp(S, out=S)
+    @cached_property
+    def _exponent(self) -> int:
+        """The power of two in the first finite bandwidth: multiples by such powers share their statistic."""
+        finite = [s for s in self.sigma if math.isfinite(s)]
+        return math.frexp(finite[0])[1] if finite else 0
+
+    @cached_property
+    def _shape(self) -> np.ndarray:
+        return np.ldexp(np.asarray(self.sigma, dtype=float), -self._exponent)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Return what kernels have in common that need the same statistic: bandwidths, but for a power of two."""
+        return tuple(self._shape.tolist())
+
+    def select(self, X: Rows) -> Rows:
+        """Return the rows in units of the bandwidths, but for a power of two."""
+        return dense(X) * (1.0 / self._shape)
+
+    def from_statistic(self, S: np.ndarray) -> np.ndarray:
+        """Return exp(-S) of rows in units of the bandwidths."""
+        out = S * -math.ldexp(1.0, -self.power * self._exponent)
+        return np.exp(out, out=out)
 
     def diag(self, X: Rows) -> np.ndarray:
         """Return ones."""
@@ -235,7 +253,7 @@ class ColumnwiseRBF(Columnwise):
         One positive bandwidth per column.
     """
 
-    scaled_statistic, symbol, feature_map = "sqdist", "rbf", Fourier
+    statistic, power, symbol, feature_map = "sqdist", 2, "rbf", Fourier
 
 
 class Gaussians(BandwidthFamily):
@@ -284,7 +302,7 @@ class ColumnwiseLaplacian(Columnwise):
         One positive bandwidth per column; infinity ignores a column.
     """
 
-    scaled_statistic, symbol, feature_map = "l1", "laplacian", Binning
+    statistic, power, symbol, feature_map = "l1", 1, "laplacian", Binning
 
 
 class Laplacians(BandwidthFamily):

@@ -81,9 +81,12 @@ class LeaveOneOut(TwoStageSolver):
     -----
     Takes continua of bandwidths, lists of up to 500 kernels, and unions of both; numbers (several targets share one
     kernel), two classes or more. With ``C="auto"`` it chooses C; a number is kept. With another loss than the squared
-    one the kernel is learned all the same by the ridge machine, and then the machine of that loss is trained on it. Rows
-    with equal columns are merged: such a row leaves as a whole, or, where most rows have copies with other targets, one
-    unit of weight at a time. O(steps · groups · m³) for m rows of a group, and one machine of all rows.
+    one the kernel is learned all the same by the ridge machine, and then the machine of that loss is trained on it.
+
+    Rows with equal columns are merged: such a row leaves as a whole, or, where most rows have copies with other
+    targets, one unit of weight at a time.
+
+    O(steps · groups · m³) for m rows of a group, and one machine of all rows.
 
     The landscape is not convex; what is returned is never worse, left out, than the best single candidate.
 
