@@ -7,7 +7,15 @@ from sklearn.datasets import load_iris, make_moons
 from manykernels import AlignedKernel, MKLClassifier, MKLRegressor
 from manykernels.families import Finite, Gaussians, Products
 from manykernels.kernels import RBF, Laplacian
-from manykernels.registry import SOLVERS, choose_solver, make_solver, solver_class, solver_names
+from manykernels.registry import (
+    SOLVERS,
+    check_memory,
+    choose_solver,
+    exact_rows,
+    make_solver,
+    solver_class,
+    solver_names,
+)
 from manykernels.solvers import Blockwise, Greedy, LeaveOneOut, LpNorm, MirrorDescent, Uniform
 
 #: The solvers that can search a continuum, draw from it or prepare it; the others need a list.
@@ -85,3 +93,23 @@ def test_rows_beyond_what_a_gram_matrix_can_hold_are_announced():
     with pytest.warns(UserWarning, match="X has 50,000 rows.*18.6 GiB"):
         assert isinstance(choose_solver(Finite([lambda X, Z: X @ Z.T]).resolve(3), 50_000), LpNorm)
     assert isinstance(choose_solver(Products(degree=2).resolve(5), 1_000_000), Greedy)  # explicit features
+
+
+def test_what_cannot_fit_is_refused_before_it_is_tried():
+    X = np.zeros((2_000, 2))
+    X[:, 0] = np.arange(len(X))
+    with pytest.raises(
+        ValueError, match=r"LeaveOneOut needs matrices of 0.1 GiB.*use solver=Blockwise\(\), at most"
+    ):
+        MKLRegressor(solver=LeaveOneOut(), memory="50MiB").fit(X, X[:, 0])
+    check_memory(LpNorm(), Finite([RBF(1.0)]), 2_000, 2**27)
+    with pytest.raises(ValueError, match=r"needs matrices of .* GiB, and .* GiB are free"):
+        check_memory(LpNorm(), Finite([lambda A, B: A @ B.T]), 10**7, None)
+
+
+def test_memory_says_where_random_features_take_over():
+    assert exact_rows(2**30) == 6_688
+    assert isinstance(choose_solver(Gaussians(), 3_000, 2**27), Blockwise)
+    assert isinstance(choose_solver(Gaussians(), 3_000, 2**28), LeaveOneOut)
+    with pytest.raises(ValueError, match="memory is 'much'; pass a number of bytes"):
+        MKLRegressor(memory="much").fit(np.eye(3), np.arange(3.0))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from ._util.memory import free_bytes, gibibytes
 from ._util.text import brief, warn
 from .families import (
     Enumerable,
@@ -214,7 +215,7 @@ def choose_solver(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solv
             return Blockwise()
         warn(
             f"X has {n_rows:,} rows, and kernels without explicit or random features need Gram matrices of "
-            f"{8 * n_rows**2 / 2**30:.1f} GiB each; fit on fewer rows, or pass kernels such as RBF or Laplacian."
+            f"{gibibytes(8 * n_rows**2)} each; fit on fewer rows, or pass kernels such as RBF or Laplacian."
         )
     if np.isinf(family.size()) and LeaveOneOut.takes(family):
         return LeaveOneOut()
@@ -225,6 +226,23 @@ def choose_solver(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solv
     if isinstance(family, Enumerable) and family.size() <= LONGEST_TABLE:
         return LpNorm()
     return Uniform()
+
+
+def check_memory(solver: Solver, family: Family, n_rows: int, memory: int | None) -> None:
+    """Refuse what cannot fit, before it is tried: matrices beyond the memory given, or beyond all that is free."""
+    if isinstance(solver, StreamingSolver) or family.pairwise or can(family, HasFeatures):
+        return
+    need, free = 8 * MATRICES * n_rows**2, free_bytes()
+    room = min((m for m in (memory, free) if m is not None), default=None)
+    if room is None or need <= room:
+        return
+    instead = "solver=Blockwise(), " if can(family, HasRandomFeatures) else ""
+    most = math.isqrt(room // (8 * MATRICES))
+    whose, more = ("allowed by memory=", ", or a larger memory") if room == memory else ("free", "")
+    raise ValueError(
+        f"X has {n_rows:,} rows, for which {type(solver).__name__} needs matrices of {gibibytes(need)}, and "
+        f"{gibibytes(room)} are {whose}; use {instead}at most {most:,} rows{more}."
+    )
 
 
 def choose_two_stage(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solver:

@@ -1,14 +1,34 @@
-"""Amounts of memory, as users write them."""
+"""Amounts of memory, as users write them, and as they are free."""
 
 from __future__ import annotations
 
 import numbers
+import os
 import re
 from typing import Any
 
 from .text import brief
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def free_bytes() -> int | None:
+    """Return the memory that a process could still be given, None where the system does not tell."""
+    try:
+        with open("/proc/meminfo") as lines:
+            known = dict(line.split(":", 1) for line in lines)
+        return int(known["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def gibibytes(n_bytes: float) -> str:
+    """Return an amount as people read it."""
+    return f"{n_bytes / 2**30:.1f} GiB"
 
 
 def parse_bytes(value: Any, what: str) -> int:

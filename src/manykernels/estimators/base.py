@@ -32,7 +32,16 @@ from ..families import Family
 from ..kernels import Kernel
 from ..losses import Loss
 from ..problem import GapKind, Problem, Result, Scale, Trace
-from ..registry import MEMORY, bound_family, exact_rows, is_auto, make_solver, streaming_names, streams
+from ..registry import (
+    MEMORY,
+    bound_family,
+    check_memory,
+    exact_rows,
+    is_auto,
+    make_solver,
+    streaming_names,
+    streams,
+)
 from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import choose_C
 from ..solvers.log import OnIteration, heard
@@ -292,6 +301,7 @@ class MKL(KernelEstimator):
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
         self.solver_ = solver = make_solver(asked, family, self.random_state, len(y), memory=self._memory)
+        check_memory(solver, family, len(y), None if self.memory is None else self._memory)
         self.loss_ = solver.settle(family, self.loss, n_classes)
         if self._regresses and not self.loss_.regression:
             raise ValueError(
