@@ -1,0 +1,54 @@
+"""Campaigns: many random tries of one kind, each of which must end well.
+
+``make test`` runs a short part, the same tries each time. ``make campaign`` runs all of it: ``--tries 1`` is the size that
+the figures in ``docs/reliability.md`` are about, ``--campaign-seed`` asks for other tries. The end of the run says how
+many tries each campaign made and how many failed; a failure names the seed that repeats it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+#: Tries made and failed, by campaign.
+MADE: Counter[str] = Counter()
+FAILED: Counter[str] = Counter()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--tries", type=float, default=0.01, help="share of a campaign's tries; 1 for all")
+    parser.addoption("--campaign-seed", type=int, default=0, help="first seed of a campaign")
+
+
+class Campaign:
+    """The tries of one campaign, each with a seed of its own."""
+
+    def __init__(self, name: str, share: float, first: int):
+        self.name, self.share, self.first = name, share, first
+
+    def run(self, count: int, attempt) -> None:
+        """Call ``attempt(rng)`` for `count` seeds, at least two; all failures are told at the end, with their seeds."""
+        wrong = []
+        for seed in range(self.first, self.first + max(2, round(self.share * count))):
+            MADE[self.name] += 1
+            try:
+                attempt(np.random.default_rng(seed))
+            except (Exception, SystemExit) as error:
+                FAILED[self.name] += 1
+                wrong.append(f"--campaign-seed {seed}: {type(error).__name__}: {error}")
+        if wrong:
+            pytest.fail(f"{len(wrong)} tries failed:\n" + "\n".join(wrong[:20]), pytrace=False)
+
+
+@pytest.fixture
+def campaign(request) -> Campaign:
+    """The campaign that a test is."""
+    options = request.config
+    return Campaign(request.node.name, options.getoption("--tries"), options.getoption("--campaign-seed"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    for name, count in sorted(MADE.items()):
+        terminalreporter.write_line(f"{name}: {count:,} tries, {FAILED[name]:,} failed")
