@@ -8,7 +8,7 @@ from sklearn.model_selection import cross_val_score
 
 from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.families import Gaussians, Laplacians, Union
-from manykernels.registry import EXACT_ROWS, bound_family, choose_solver
+from manykernels.registry import bound_family, choose_solver, exact_rows
 from manykernels.solvers import Blockwise, LeaveOneOut
 
 
@@ -76,7 +76,7 @@ def test_units_and_zeros_do_not_matter():
 
 
 def test_many_rows_get_random_features():
-    X = np.zeros((EXACT_ROWS + 1, 2))
+    X = np.zeros((exact_rows() + 1, 2))
     X[:, 0] = np.arange(len(X))
     family = bound_family("auto", X, np.ones(len(X)))
     assert isinstance(family, Laplacians) and isinstance(choose_solver(family, len(X)), Blockwise)

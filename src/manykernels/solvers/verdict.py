@@ -47,7 +47,8 @@ class Verdict:
     def of(cls, sums: np.ndarray) -> Verdict:
         """Return the verdict from the sums of `compare`."""
         n, model, constant, squares = sums.tolist()
-        variance = squares / n - ((model - constant) / n) ** 2
+        more = (model - constant) / n
+        variance = squares / n - more * more
         return cls(int(n), model / n, constant / n, math.sqrt(max(variance, 0.0) / n))
 
     def warn(self, solver: str, kind: str, remedy: str, *, least: float = 0.0, slack: float = 0.0) -> None:

@@ -156,10 +156,12 @@ def _together(subjects: np.ndarray, size: int) -> np.ndarray:
     return np.argsort(place, kind="stable")
 
 
-def some(groups: Sequence[T], most: int, rng: np.random.Generator) -> list[T]:
-    """Return at most so many of the groups, drawn at random."""
+def some(groups: Sequence[T], most: int, rng: np.random.Generator | None = None) -> list[T]:
+    """Return at most so many of the groups, drawn at random, or without `rng` evenly spread."""
     if len(groups) <= most:
         return list(groups)
+    if rng is None:
+        return [groups[i] for i in np.linspace(0, len(groups) - 1, most).round().astype(int).tolist()]
     return [groups[i] for i in rng.choice(len(groups), most, replace=False)]
 
 
@@ -185,7 +187,7 @@ def best_single(
 ) -> tuple[float, np.ndarray]:
     """Return the error of the best single bandwidth and ridge of a grid, and their logarithms."""
     d = Z.shape[1]
-    groups = some(groups_of(Z, np.zeros(d), rows, effort.group_rows), 3, rng)
+    groups = some(groups_of(Z, np.zeros(d), rows, effort.group_rows), 3)
 
     def error(t):
         return float(
@@ -385,5 +387,15 @@ def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise
     theta, noise = softmax(found.x[:-1]), float(found.x[-1])
     best = error(theta, noise, gradient=False)[0]
     if singles[order[0]] < best:
-        theta, noise, best = np.eye(n)[order[0]], log_noise, float(singles[order[0]])
+        theta, noise, best = _towards(error, np.eye(n)[order[0]], log_noise, theta, noise)
     return Weighed(theta, noise, best, singles, (*errors, best))
+
+
+def _towards(
+    error: Weighing, single, its_noise: float, theta, noise: float
+) -> tuple[np.ndarray, float, float]:
+    """Return the best point on the way from a single candidate to weights that are worse, and its error."""
+    points = [((1 - a) * single + a * theta, (1 - a) * its_noise + a * noise) for a in (0.0, 0.25, 0.5, 0.75)]
+    errors = [error(*point, gradient=False)[0] for point in points]
+    best = int(np.argmin(errors))
+    return *points[best], errors[best]

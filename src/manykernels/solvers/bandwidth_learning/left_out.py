@@ -104,6 +104,11 @@ class Rows:
             self.origin,
         )
 
+    def weighing(self, factor: float) -> Rows:
+        """Return the same rows with multiples of their weights."""
+        s, weights, counted = (factor * w for w in (self.s, self.weights, self.counted))
+        return replace(self, s=s, weights=weights, counted=counted)
+
     def counting(self, rows: np.ndarray) -> Rows:
         """Return the same rows, of which only the errors of some (n,) are counted."""
         return replace(self, counted=self.weights * rows[self.units])

@@ -51,6 +51,8 @@ MULTIPLES = (-math.log(2.0), 0.0, math.log(2.0))
 LEAST_SHARE = 0.01
 #: Fewer rows than this teach no bandwidths per column.
 FEW_TEACHERS = 20
+#: Most that scores of -1 and 1 are multiplied by for probabilities where few rows were left out: .88 is the largest.
+UNSURE = 2.0
 #: Digits of columns and targets that teach.
 DIGITS = 10
 #: Shares of the rows that bandwidths are learned without.
@@ -90,7 +92,7 @@ class LeaveOneOut(TwoStageSolver):
         Bandwidths per column are drawn towards the single one by a normal prior on their logarithms: this is its
         precision.
     random_state : int, Generator, RandomState or None
-        For thirds of the rows, and groups.
+        For the groups of a step, where there are more of them; few rows leave nothing to chance.
 
     Notes
     -----
@@ -196,8 +198,10 @@ class Learning:
         self.rng = generator(solver.random_state)
         self.effort = Effort(solver.group_rows, solver.groups, solver.steps)
         self.used = np.flatnonzero(problem.sample_weight > 0)
-        # Of the target, too, only what is no rounding teaches.
-        Y, s = _rounded(problem.Y[self.used]), problem.sample_weight[self.used]
+        s = problem.sample_weight[self.used]
+        # Neither the unit of the targets nor that of the weights says anything, and nor does rounding.
+        self.target_unit = _power_of_ten(np.abs(problem.Y[self.used]).max(initial=0.0))
+        Y = np.round(problem.Y[self.used] / self.target_unit, DIGITS)
         subjects = None if problem.groups is None else problem.groups[self.used]
         if subjects is not None and not np.ptp(subjects):
             raise ValueError(
@@ -208,6 +212,8 @@ class Learning:
             self.rows = Rows.plain(Y, s, criterion_of(problem), subjects)
         else:
             self._set_columns(dense(problem.X)[self.used], Y, s, subjects)
+        self.weight_unit = float(_significant(self.rows.s.mean()))
+        self.rows = self.rows.weighing(1.0 / self.weight_unit)
         self.taught = self._deal()
         self.errors: list[list[float]] = []
 
@@ -247,19 +253,19 @@ class Learning:
         if subjects is None:
             label = self.rows.Y @ np.arange(1.0, 1.0 + self.rows.Y.shape[1])
             order = near[np.argsort(label[near], kind="stable")] if self.rows.criterion == "softmax" else near
-            return _dealt(order, FOLDS, self.rng) != np.arange(FOLDS)[:, None]
+            return _dealt(order, FOLDS) != np.arange(FOLDS)[:, None]
         _, first, which = np.unique(subjects, return_index=True, return_inverse=True)
         count = min(FOLDS, len(first) // 2)
         if count < 2:
             return whole
         rank = np.empty(n)
         rank[near] = np.arange(n)
-        return _dealt(np.argsort(rank[first]), count, self.rng)[which.ravel()] != np.arange(count)[:, None]
+        return _dealt(np.argsort(rank[first]), count)[which.ravel()] != np.arange(count)[:, None]
 
     def run(self) -> Learned:
         """Return what the errors of rows left out teach."""
         problem = self.problem
-        fixed = None if problem.choose_C else -math.log(problem.C)
+        fixed = None if problem.choose_C else -math.log(problem.C * self.weight_unit)
         candidates: list[list[Candidate]] = [[] for _ in self.taught]
         ridges: list[float] = []
         for k, part in enumerate(problem.family.families()):
@@ -273,7 +279,7 @@ class Learning:
             raise ValueError("kernels all vanish on the rows of X; pass others.")
         log_noise = fixed if fixed is not None else float(np.mean(ridges)) if ridges else math.log(0.1)
         weighed = self._weigh(candidates, log_noise, fixed is not None)
-        C = math.exp(-weighed.log_noise) if problem.choose_C else problem.C
+        C = math.exp(-weighed.log_noise) / self.weight_unit if problem.choose_C else problem.C
         steps = tuple(np.mean(self.errors, axis=0).tolist()) if self.errors else ()
         return Learned(self._combination(candidates, weighed.theta), C, candidates, weighed, steps)
 
@@ -351,7 +357,7 @@ class Learning:
 
     def _weigh(self, candidates, log_noise: float, fixed: bool) -> Weighed:
         groups = self._groups(candidates, self.effort.weight_rows)
-        chosen = some(groups, self.effort.weight_groups, self.rng)
+        chosen = some(groups, self.effort.weight_groups)
         weighing = Weighing(self.rows, candidates, self.taught, chosen)
         return weigh(weighing, len(candidates[0]), log_noise, self.effort, fixed_noise=fixed)
 
@@ -378,7 +384,7 @@ class Learning:
         size = n if n <= WHOLE_ROWS else LEFT_OUT_ROWS
         theta = np.where(weighed.theta >= LEAST_SHARE * weighed.theta.max(), weighed.theta, 0.0)
         F = np.full(self.problem.Y.shape, np.nan)
-        F[self.used] = left_out_scores(
+        F[self.used] = self.target_unit * left_out_scores(
             self.rows,
             learned.candidates,
             self.taught,
@@ -389,11 +395,12 @@ class Learning:
         return F
 
     def calibration(self, F: np.ndarray) -> np.ndarray | None:
-        """Return what turns scores into probabilities, None for numbers and for too few rows."""
-        if self.rows.criterion != "softmax" or len(self.used) < LEAST:
+        """Return what turns scores into probabilities, None for numbers."""
+        if self.rows.criterion != "softmax":
             return None
         pb, at = self.problem, self.used
-        return np.array([softmax_loss(F[at], pb.Y[at], pb.sample_weight[at])[2]])
+        factor = softmax_loss(F[at], pb.Y[at], pb.sample_weight[at])[2]
+        return np.array([factor if len(at) >= LEAST else min(factor, UNSURE)])
 
     def verdict(self, F: np.ndarray, calibration: np.ndarray | None) -> None:
         """Warn of scores of rows left out that are hardly better than a constant."""
@@ -408,23 +415,24 @@ def _is_learnable(part: Family) -> bool:
     return listed or hasattr(part, "statistic")
 
 
-def _rounded(Y: np.ndarray) -> np.ndarray:
-    """Return targets with so many digits, counted from the first of the largest."""
-    largest = float(np.abs(Y).max(initial=0.0))
-    unit = 10.0 ** math.ceil(math.log10(largest)) if largest > 0 else 1.0
-    return np.round(Y / unit, DIGITS) * unit
-
-
-def _significant(values: np.ndarray) -> np.ndarray:
-    """Return numbers of at least 0 with so many significant digits."""
+def _power_of_ten(value) -> Any:
+    """Return the least power of ten that is not smaller; 1 for zero."""
     with np.errstate(divide="ignore"):
-        unit = np.where(values > 0, 10.0 ** np.ceil(np.log10(values)), 1.0)
+        return np.where(value > 0, 10.0 ** np.ceil(np.log10(value)), 1.0)
+
+
+def _significant(values) -> np.ndarray:
+    """Return numbers of at least 0 with `DIGITS` significant digits."""
+    unit = _power_of_ten(values)
     return np.round(values / unit, DIGITS) * unit
 
 
-def _dealt(order: np.ndarray, count: int, rng) -> np.ndarray:
-    """Return a number below `count` for each: of so many that follow each other in an order, each gets another."""
-    draws = rng.random((-(-len(order) // count), count)).argsort(axis=1)
+def _dealt(order: np.ndarray, count: int) -> np.ndarray:
+    """Return a number below `count` for each: of so many that follow each other in an order, each gets another.
+
+    Which one does not depend on any random state: of few rows, another draw would give another model.
+    """
+    draws = generator(0).random((-(-len(order) // count), count)).argsort(axis=1)
     out = np.empty(len(order), dtype=int)
     out[order] = draws.ravel()[: len(order)]
     return out
