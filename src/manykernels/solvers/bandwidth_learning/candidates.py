@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -40,8 +41,8 @@ class Effort:
         Steps of Adam for bandwidths per column.
     weight_rows, weight_groups : int
         Rows of a group, and groups, that weights are learned on.
-    evaluations : int
-        Most evaluations of the weights.
+    evaluations, few_evaluations : int
+        Most evaluations of the weights, and of those of rows without a fold, from the former.
     """
 
     group_rows: int = 200
@@ -50,6 +51,7 @@ class Effort:
     weight_rows: int = 256
     weight_groups: int = 8
     evaluations: int = 60
+    few_evaluations: int = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,6 +250,8 @@ NOISE = (-2.3, 3.0)
 LOGITS = 3.0
 #: A smaller relative gain of log likelihood ends the search for weights.
 TOLERANCE = 1e-5
+#: Weights that a second search begins with are at least this.
+LEAST_THETA = 1e-3
 
 
 def log_likelihood(error: float, criterion: str) -> tuple[float, float]:
@@ -291,7 +295,6 @@ class Weighing:
     """
 
     def __init__(self, rows: Rows, candidates, taught: np.ndarray, groups):
-        self.work = []
         judges = judges_of(taught, len(candidates))
 
         def prepare(task):
@@ -300,11 +303,24 @@ class Weighing:
             return np.stack([c.matrix(i) for c in candidates[k]]).astype(np.float32), part
 
         tasks = [(i, k) for i in groups for k in range(len(candidates)) if judges[k][i].any()]
-        for K, part in map_in_threads(prepare, tasks):
-            if part.counted.any():
-                self.work.append((K, part, float(part.counted.sum())))
-        self.mass = sum(m for _, _, m in self.work)
-        self.rows = self.mass
+        done = map_in_threads(prepare, tasks)
+        self._set([(K, part, i) for (K, part), (i, _) in zip(done, tasks, strict=True)])
+
+    def _set(self, parts) -> None:
+        parts = [(K, part, i) for K, part, i in parts if part.counted.any()]
+        self.work = [(K, part, float(part.counted.sum())) for K, part, _ in parts]
+        self.groups = [i for _, _, i in parts]
+        self.mass = self.rows = sum(m for _, _, m in self.work)
+
+    def without(self, rows: np.ndarray) -> Weighing:
+        """Return the same error without that of some rows, a mask (n,)."""
+        fewer = copy(self)
+        parts = [
+            (K, replace(part, counted=part.counted * ~rows[i][part.units]), i)
+            for (K, part, _), i in zip(self.work, self.groups, strict=True)
+        ]
+        fewer._set(parts)
+        return fewer
 
     def __call__(self, theta: np.ndarray, log_noise: float, gradient=True) -> tuple[float, np.ndarray, float]:
         """Return the error, and its gradient in θ and in log λ."""
@@ -342,26 +358,56 @@ def judges_of(taught: np.ndarray, count: int) -> np.ndarray:
     return ~taught if taught.ndim == 2 else taught != np.arange(count)[:, None]
 
 
-def left_out_scores(rows: Rows, candidates, taught, groups, theta, log_noise: float) -> np.ndarray:
-    """Return the scores (n, c) of all rows as they came, each left out, by bandwidths that it has not taught.
+def left_out_scores(rows: Rows, candidates, judges: np.ndarray, groups, weights) -> np.ndarray:
+    """Return the scores (n, c) of all rows as they came, each left out, by what it has not taught.
 
-    O(lists · m³) for every group of m rows.
+    O(folds · m³) for every group of m rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    candidates : lists of Candidate, one per fold
+    judges : (k, n) array of bool
+        The rows of each fold, which have taught neither these bandwidths nor these weights.
+    groups : list of arrays of int
+    weights : list of Weighed, one per fold
     """
-    judges, F = judges_of(taught, len(candidates)), np.full(rows.targets.shape, np.nan)
+    F = np.full(rows.targets.shape, np.nan)
     for i in groups:
         part = rows.take(i)
-        for judged, own in zip(judges, candidates, strict=True):
-            if not judged[i].any():
-                continue
-            K = sum(w * c.matrix(i) for w, c in zip(theta, own, strict=True) if w > 0)
-            found = leave_out(K, math.exp(log_noise), part, gradient=False)
-            counted = judged[i][part.units]
-            F[part.numbers[counted]] = found.scores[counted]
+        for judged, own, weighed in zip(judges, candidates, weights, strict=True):
+            if judged[i].any():
+                K = sum(w * c.matrix(i) for w, c in zip(weighed.theta, own, strict=True) if w > 0)
+                found = leave_out(K, math.exp(weighed.log_noise), part, gradient=False, dtype=np.float64)
+                counted = judged[i][part.units]
+                F[part.numbers[counted]] = found.scores[counted]
     return F[rows.origin]
 
 
 def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:
     """Return the weights and the ridge with the least error; never worse than the best single candidate."""
+    singles = np.array([error(np.eye(n)[j], log_noise, gradient=False)[0] for j in range(n)])
+    order = np.argsort(singles)
+    # Near the best single one, with the others at hand, in proportion to what they do alone.
+    x = np.append(-4.0 * (singles - singles[order[0]]) / max(np.ptp(singles), 1e-12), log_noise)
+    theta, noise, errors = _descend(error, x, effort.evaluations, fixed_noise)
+    best = error(theta, noise, gradient=False)[0]
+    if singles[order[0]] < best:
+        theta, noise, best = _towards(error, np.eye(n)[order[0]], log_noise, theta, noise)
+    return Weighed(theta, noise, best, singles, (*errors, best))
+
+
+def weigh_again(error: Weighing, weighed: Weighed, effort: Effort, fixed_noise=False) -> Weighed:
+    """Return weights for the error over other rows, from weights that are near."""
+    if fixed_noise and len(weighed.theta) == 1:
+        return weighed
+    x = np.append(np.log(np.maximum(weighed.theta, LEAST_THETA)), weighed.log_noise)
+    theta, noise, errors = _descend(error, x, effort.few_evaluations, fixed_noise)
+    return Weighed(theta, noise, errors[-1], weighed.singles, tuple(errors))
+
+
+def _descend(error: Weighing, x: np.ndarray, evaluations: int, fixed_noise: bool):
+    """Return weights, log λ and all errors met, by L-BFGS from logits and log λ."""
     criterion, errors = error.work[0][1].criterion, []
 
     def value(x):
@@ -371,24 +417,15 @@ def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise
         value, scale = log_likelihood(L, criterion)
         g = scale * np.append(theta * (slopes - theta @ slopes), noise)
         a, b = x[:-1] - x[:-1].mean(), x[-1] - NOISE[0]
-        prior = np.append(a / LOGITS**2, b / NOISE[1] ** 2) / error.rows
-        g += prior
+        g += np.append(a / LOGITS**2, b / NOISE[1] ** 2) / error.rows
         if fixed_noise:
             g[-1] = 0.0
         return value + 0.5 * (float(a @ a) / LOGITS**2 + b * b / NOISE[1] ** 2) / error.rows, g
 
-    singles = np.array([error(np.eye(n)[j], log_noise, gradient=False)[0] for j in range(n)])
-    order = np.argsort(singles)
-    # Near the best single one, with the others at hand, in proportion to what they do alone.
-    x = np.append(-4.0 * (singles - singles[order[0]]) / max(np.ptp(singles), 1e-12), log_noise)
-    bounds = [(-12.0, 12.0)] * n + [(math.log(1e-6), math.log(1e3))]
-    options = {"maxfun": effort.evaluations, "ftol": TOLERANCE}
+    bounds = [(-12.0, 12.0)] * (len(x) - 1) + [(math.log(1e-6), math.log(1e3))]
+    options = {"maxfun": evaluations, "ftol": TOLERANCE}
     found = minimize(value, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    theta, noise = softmax(found.x[:-1]), float(found.x[-1])
-    best = error(theta, noise, gradient=False)[0]
-    if singles[order[0]] < best:
-        theta, noise, best = _towards(error, np.eye(n)[order[0]], log_noise, theta, noise)
-    return Weighed(theta, noise, best, singles, (*errors, best))
+    return softmax(found.x[:-1]), float(found.x[-1]), errors
 
 
 def _towards(

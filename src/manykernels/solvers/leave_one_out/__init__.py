@@ -34,6 +34,7 @@ from ..bandwidth_learning.candidates import (
     left_out_scores,
     some,
     weigh,
+    weigh_again,
 )
 from ..bandwidth_learning.left_out import Rows, criterion_of, merged, softmax_loss
 from ..base import TwoStageSolver, generator, machine_on
@@ -214,7 +215,7 @@ class Learning:
             self._set_columns(dense(problem.X)[self.used], Y, s, subjects)
         self.weight_unit = float(_significant(self.rows.s.mean()))
         self.rows = self.rows.weighing(1.0 / self.weight_unit)
-        self.taught = self._deal()
+        self.folds = self._deal()
         self.errors: list[list[float]] = []
 
     def _set_columns(self, X, Y, s, subjects) -> None:
@@ -238,35 +239,32 @@ class Learning:
         return np.where(variance > 0, _significant(np.sqrt(variance)), 1.0)
 
     def _deal(self) -> np.ndarray:
-        """Return for every part of the rows (k, n) which rows teach: each is without a share of rows, or subjects.
+        """Return the rows of every fold, (k, n): those that bandwidths and weights are learned without, to be judged.
 
-        Rows are dealt out in an order of neighbours, class by class, so that all parts are alike.
+        Rows, or subjects, are dealt out in an order of neighbours, class by class, so that all folds are alike. Too few
+        of them are one fold.
         """
         n, subjects = len(self.rows), self.rows.subjects
-        whole = np.ones((1, n), dtype=bool)
-        if (
-            not any(getattr(part, "ard", False) for part in self.problem.family.families())
-            or n < FEW_TEACHERS
-        ):
-            return whole
-        near = np.concatenate(groups_of(self.Z, np.zeros(self.Z.shape[1]), self.rows, 1))
+        near = np.arange(n)
+        if not self.problem.family.pairwise:
+            near = np.concatenate(groups_of(self.Z, np.zeros(self.Z.shape[1]), self.rows, 1))
         if subjects is None:
             label = self.rows.Y @ np.arange(1.0, 1.0 + self.rows.Y.shape[1])
             order = near[np.argsort(label[near], kind="stable")] if self.rows.criterion == "softmax" else near
-            return _dealt(order, FOLDS) != np.arange(FOLDS)[:, None]
+            count = FOLDS if n >= FEW_TEACHERS else 1
+            return _dealt(order, count) == np.arange(count)[:, None]
         _, first, which = np.unique(subjects, return_index=True, return_inverse=True)
-        count = min(FOLDS, len(first) // 2)
-        if count < 2:
-            return whole
         rank = np.empty(n)
         rank[near] = np.arange(n)
-        return _dealt(np.argsort(rank[first]), count)[which.ravel()] != np.arange(count)[:, None]
+        count = max(1, min(FOLDS, len(first) // 2)) if n >= FEW_TEACHERS else 1
+        return _dealt(np.argsort(rank[first]), count)[which.ravel()] == np.arange(count)[:, None]
 
     def run(self) -> Learned:
         """Return what the errors of rows left out teach."""
         problem = self.problem
         fixed = None if problem.choose_C else -math.log(problem.C * self.weight_unit)
-        candidates: list[list[Candidate]] = [[] for _ in self.taught]
+        learns = any(getattr(part, "ard", False) for part in problem.family.families())
+        candidates: list[list[Candidate]] = [[] for _ in (self.folds if learns else [None])]
         ridges: list[float] = []
         for k, part in enumerate(problem.family.families()):
             if hasattr(part, "statistic"):
@@ -278,7 +276,10 @@ class Learning:
         if not candidates[0]:
             raise ValueError("kernels all vanish on the rows of X; pass others.")
         log_noise = fixed if fixed is not None else float(np.mean(ridges)) if ridges else math.log(0.1)
-        weighed = self._weigh(candidates, log_noise, fixed is not None)
+        self.weighing = self._weighing(candidates)
+        weighed = weigh(
+            self.weighing, len(candidates[0]), log_noise, self.effort, fixed_noise=fixed is not None
+        )
         C = math.exp(-weighed.log_noise) / self.weight_unit if problem.choose_C else problem.C
         steps = tuple(np.mean(self.errors, axis=0).tolist()) if self.errors else ()
         return Learned(self._combination(candidates, weighed.theta), C, candidates, weighed, steps)
@@ -291,7 +292,7 @@ class Learning:
         start = self._start(part, Z, fixed)
         found = [start] * len(candidates)
         if part.ard and len(candidates) > 1:
-            found = [self._per_column(part, Z, np.flatnonzero(t), start, fixed) for t in self.taught]
+            found = [self._per_column(part, Z, np.flatnonzero(~f), start, fixed) for f in self.folds]
         for own, t in zip(candidates, found, strict=True):
             shapes = [start] if t is start else [start, t]
             own += [
@@ -355,18 +356,16 @@ class Learning:
         Z, near = (self.Z, np.zeros(self.Z.shape[1])) if first is None else (first.Z, first.log_sigma)
         return groups_of(Z, near, self.rows, size)
 
-    def _weigh(self, candidates, log_noise: float, fixed: bool) -> Weighed:
-        groups = self._groups(candidates, self.effort.weight_rows)
-        chosen = some(groups, self.effort.weight_groups)
-        weighing = Weighing(self.rows, candidates, self.taught, chosen)
-        return weigh(weighing, len(candidates[0]), log_noise, self.effort, fixed_noise=fixed)
+    def _weighing(self, candidates) -> Weighing:
+        groups = some(self._groups(candidates, self.effort.weight_rows), self.effort.weight_groups)
+        return Weighing(self.rows, candidates, ~self.folds, groups)
 
     def _combination(self, candidates, theta: np.ndarray) -> Combination:
-        theta = np.where(theta >= LEAST_SHARE * theta.max(), theta, 0.0)
+        theta = _without_small(theta)
         used = np.flatnonzero(theta).tolist()
         members = [self._member([own[i] for own in candidates]) for i in used]
         rho_sq = self.problem.scale.rho_sq(members, 1.0)
-        return Combination(self.problem.family, members, theta[used] / theta.sum() / rho_sq, np.sqrt(rho_sq))
+        return Combination(self.problem.family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
 
     def _member(self, same: list[Candidate]) -> Any:
         """Return a candidate as a member; of bandwidths per column, the mean of what all parts of the rows taught."""
@@ -379,20 +378,23 @@ class Learning:
     # -- rows left out ---------------------------------------------------------------------------------
 
     def left_out(self, learned: Learned) -> np.ndarray:
-        """Return the scores (n, c) of all rows of the problem, each left out; NaN for those without weight."""
-        n, weighed = len(self.rows), learned.weighed
-        size = n if n <= WHOLE_ROWS else LEFT_OUT_ROWS
-        theta = np.where(weighed.theta >= LEAST_SHARE * weighed.theta.max(), weighed.theta, 0.0)
+        """Return the scores (n, c) of all rows of the problem, each left out; NaN for those without weight.
+
+        Neither the bandwidths nor the weights behind a row's score have been taught by that row's fold.
+        """
+        n, candidates, weights = len(self.rows), learned.candidates, [learned.weighed]
+        if len(self.folds) > 1:
+            weights = [self._weighed_without(fold, learned.weighed) for fold in self.folds]
+            candidates = candidates if len(candidates) > 1 else candidates * len(self.folds)
+        weights = [replace(w, theta=_without_small(w.theta)) for w in weights]
+        groups = self._groups(candidates, n if n <= WHOLE_ROWS else LEFT_OUT_ROWS)
         F = np.full(self.problem.Y.shape, np.nan)
-        F[self.used] = self.target_unit * left_out_scores(
-            self.rows,
-            learned.candidates,
-            self.taught,
-            self._groups(learned.candidates, size),
-            theta / theta.sum(),
-            weighed.log_noise,
-        )
+        F[self.used] = self.target_unit * left_out_scores(self.rows, candidates, self.folds, groups, weights)
         return F
+
+    def _weighed_without(self, fold: np.ndarray, weighed: Weighed) -> Weighed:
+        fewer = self.weighing.without(fold)
+        return weigh_again(fewer, weighed, self.effort, not self.problem.choose_C) if fewer.work else weighed
 
     def calibration(self, F: np.ndarray) -> np.ndarray | None:
         """Return what turns scores into probabilities, None for numbers."""
@@ -436,6 +438,12 @@ def _dealt(order: np.ndarray, count: int) -> np.ndarray:
     out = np.empty(len(order), dtype=int)
     out[order] = draws.ravel()[: len(order)]
     return out
+
+
+def _without_small(theta: np.ndarray) -> np.ndarray:
+    """Return weights that sum to one, small ones being zero."""
+    theta = np.where(theta >= LEAST_SHARE * theta.max(), theta, 0.0)
+    return theta / theta.sum()
 
 
 def _ordered_sum(values: np.ndarray) -> np.ndarray:
