@@ -51,7 +51,7 @@ class Effort:
     weight_rows: int = 256
     weight_groups: int = 8
     evaluations: int = 60
-    few_evaluations: int = 10
+    few_evaluations: int = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +237,7 @@ def learn_columns(
         rate = 0.15 * min(1.0, 2.0 * (1 - (step - 1) / effort.steps))
         t = t - rate * (first / (1 - 0.85**step)) / np.sqrt(second / (1 - 0.97**step) + 1e-12)
         t[:-1] = np.clip(t[:-1], start[:-1] - 4.0, start[:-1] + 6.0)
-        t[-1] = np.clip(t[-1], math.log(1e-6), math.log(1e3))
+        t[-1] = min(max(t[-1], math.log(1e-6)), math.log(1e3))
         if step > effort.steps - averaged:
             mean += t / averaged
         if errors is not None:

@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 from scipy.linalg import lapack
-from scipy.special import log_expit, log_softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 
 from ...problem import Problem
 from ..calibration import are_classes
@@ -30,6 +30,8 @@ Criterion = Literal["squared", "softmax"]
 
 #: Least and largest temperature of scores of -1 and 1; larger ones only say that the rows left out are separated.
 TEMPERATURES = (1e-2, 16.0)
+#: Where the search for it begins.
+START = 4.0
 #: What is added to a matrix that is not positive definite to rounding, of its mean diagonal; then ten times as much.
 JITTER = 1e-12
 
@@ -312,33 +314,45 @@ def softmax_loss(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple[float, np
     """
     w = w / max(float(w.sum()), np.finfo(float).tiny)
     low, high = TEMPERATURES
-    tau = 1.0
-    for _ in range(30):
-        value, slope, curvature, minus = _at_temperature(tau, F, T, w)
+    slopes = _logistic_slopes(T[:, 0] * F[:, 0], w) if F.shape[1] == 1 else _softmax_slopes(F, T > 0, w)
+    tau = START
+    for _ in range(30):  # Newton's
+        slope, curvature = slopes(tau)
         if (tau >= high and slope <= 0) or (tau <= low and slope >= 0):
             break
-        step = float(np.clip(-slope / max(curvature, 1e-300), -0.5 * tau, tau))
-        if abs(step) <= 1e-7 * tau:
+        step = min(max(-slope / max(curvature, 1e-300), -0.5 * tau), tau)
+        tau = min(max(tau + step, low), high)
+        if abs(step) <= 1e-6 * tau:  # the error is now the square of that
             break
-        tau = float(np.clip(tau + step, low, high))
-    return value, minus, tau
-
-
-def _at_temperature(tau, F, T, w):
-    """Return the loss of τF, its derivatives in τ, and minus its gradient in F."""
     if F.shape[1] == 1:
-        M = T[:, 0] * F[:, 0]
-        wrong = np.exp(log_expit(-tau * M))
-        value, slope = -float(w @ log_expit(tau * M)), -float(w @ (M * wrong))
-        curvature = float(w @ (np.square(M) * wrong * (1 - wrong)))
-        return value, slope, curvature, (w * tau * wrong * T[:, 0])[:, None]
-    log_p = log_softmax(tau * F, axis=1)
-    p, right = np.exp(log_p), T > 0
-    mean = np.sum(p * F, axis=1)
-    value = -float(w @ np.sum(log_p * right, axis=1))
-    slope = float(w @ (mean - np.sum(F * right, axis=1)))
-    curvature = float(w @ (np.sum(p * np.square(F), axis=1) - np.square(mean)))
-    return value, slope, curvature, tau * w[:, None] * (right - p)
+        M = tau * T[:, 0] * F[:, 0]
+        return -float(w @ log_expit(M)), (w * tau * expit(-M) * T[:, 0])[:, None], tau
+    log_p, right = log_softmax(tau * F, axis=1), T > 0
+    return -float(w @ np.sum(log_p * right, axis=1)), tau * w[:, None] * (right - np.exp(log_p)), tau
+
+
+def _logistic_slopes(M: np.ndarray, w: np.ndarray):
+    """Return a function from τ to the first two derivatives of the logistic loss of margins τM."""
+    wM = w * M
+    wMM = wM * M
+
+    def slopes(tau: float) -> tuple[float, float]:
+        wrong = expit(-tau * M)
+        return -float(wM @ wrong), float(wMM @ (wrong * (1.0 - wrong)))
+
+    return slopes
+
+
+def _softmax_slopes(F: np.ndarray, right: np.ndarray, w: np.ndarray):
+    """Return a function from τ to the first two derivatives of the softmax loss of scores τF."""
+    reached, squares = float(w @ np.sum(F * right, axis=1)), np.square(F)
+
+    def slopes(tau: float) -> tuple[float, float]:
+        p = softmax(tau * F, axis=1)
+        mean = np.einsum("ik,ik->i", p, F)
+        return float(w @ mean) - reached, float(w @ (np.einsum("ik,ik->i", p, squares) - np.square(mean)))
+
+    return slopes
 
 
 def criterion_of(problem: Problem) -> Criterion:
