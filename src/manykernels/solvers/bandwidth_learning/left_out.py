@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 from scipy.linalg import lapack
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import expit, log_expit, log_softmax
 
 from ...problem import Problem
 from ..calibration import are_classes
@@ -345,10 +345,12 @@ def _logistic_slopes(M: np.ndarray, w: np.ndarray):
 
 def _softmax_slopes(F: np.ndarray, right: np.ndarray, w: np.ndarray):
     """Return a function from τ to the first two derivatives of the softmax loss of scores τF."""
+    F = F - F.max(axis=1, keepdims=True)  # so that nothing overflows, whatever τ is
     reached, squares = float(w @ np.sum(F * right, axis=1)), np.square(F)
 
     def slopes(tau: float) -> tuple[float, float]:
-        p = softmax(tau * F, axis=1)
+        p = np.exp(tau * F)
+        p /= p.sum(axis=1, keepdims=True)
         mean = np.einsum("ik,ik->i", p, F)
         return float(w @ mean) - reached, float(w @ (np.einsum("ik,ik->i", p, squares) - np.square(mean)))
 

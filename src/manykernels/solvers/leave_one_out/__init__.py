@@ -56,8 +56,8 @@ FEW_TEACHERS = 20
 UNSURE = 2.0
 #: Digits of columns and targets that teach.
 DIGITS = 10
-#: Shares of the rows that bandwidths are learned without.
-FOLDS = 3
+#: Shares of the rows that bandwidths are learned without, and fewer of them for more rows than this, which tell enough.
+FOLDS, FEW_FOLDS, FEW_FOLDS_ROWS = 3, 2, 2_000
 #: Rows that are left out of all others, and the rows of a group beyond.
 WHOLE_ROWS, LEFT_OUT_ROWS = 2_000, 1_000
 
@@ -74,13 +74,14 @@ class LeaveOneOut(TwoStageSolver):
     gradient in every weight, every bandwidth and C.
 
     First the best single bandwidth of every continuum; from it, where ``ard=True``, one per column, learned by steps of
-    Adam three times, each time without another third of the rows; then the weights of {one bandwidth, one per column} ×
-    {½, 1, 2}, and of all kernels that are given, and C, with bandwidths judged by the third that has not taught them.
+    Adam three times, each time without another third of the rows (of more than 2,000, twice, without a half); then the
+    weights of {one bandwidth, one per column} × {½, 1, 2}, and of all kernels that are given, and C, with bandwidths
+    judged by the third that has not taught them.
     Errors are taken within groups of neighbours, which are as dense as all rows are. Then the machine is trained on all
     rows, with the mean bandwidths.
 
-    Scores of rows left out, by the bandwidths of the other two thirds, calibrate probabilities, and are the result's
-    ``left_out``: within all rows where they are few, else within larger groups of neighbours. With ``groups`` a
+    Scores of rows left out, by bandwidths and weights of the other two thirds, calibrate probabilities, and are the
+    result's ``left_out``: within all rows up to 2,000, else within groups of 1,000 neighbours. With ``groups`` a
     subject's rows are always left out together.
 
     Parameters
@@ -245,18 +246,19 @@ class Learning:
         of them are one fold.
         """
         n, subjects = len(self.rows), self.rows.subjects
+        most = FOLDS if n <= FEW_FOLDS_ROWS else FEW_FOLDS
         near = np.arange(n)
         if not self.problem.family.pairwise:
             near = np.concatenate(groups_of(self.Z, np.zeros(self.Z.shape[1]), self.rows, 1))
         if subjects is None:
             label = self.rows.Y @ np.arange(1.0, 1.0 + self.rows.Y.shape[1])
             order = near[np.argsort(label[near], kind="stable")] if self.rows.criterion == "softmax" else near
-            count = FOLDS if n >= FEW_TEACHERS else 1
+            count = most if n >= FEW_TEACHERS else 1
             return _dealt(order, count) == np.arange(count)[:, None]
         _, first, which = np.unique(subjects, return_index=True, return_inverse=True)
         rank = np.empty(n)
         rank[near] = np.arange(n)
-        count = max(1, min(FOLDS, len(first) // 2)) if n >= FEW_TEACHERS else 1
+        count = max(1, min(most, len(first) // 2)) if n >= FEW_TEACHERS else 1
         return _dealt(np.argsort(rank[first]), count)[which.ravel()] == np.arange(count)[:, None]
 
     def run(self) -> Learned:
