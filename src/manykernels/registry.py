@@ -57,8 +57,8 @@ FAMILIES: dict[str, Any] = {
 GRIDS: dict[str, Any] = {"gaussian": RBF, "laplacian": Laplacian}
 #: Names of grids that mean a continuum to a solver that can search, draw from or prepare one.
 CONTINUA: dict[str, Any] = {"gaussian": Gaussians, "laplacian": Laplacians}
-#: What ``"auto"`` combines: a bandwidth per column each, and a line.
-AUTOMATIC = (Gaussians(ard=True), Laplacians(ard=True), Linear())
+#: What ``"auto"`` combines, a bandwidth per column each, with a line.
+AUTOMATIC = (Gaussians(), Laplacians())
 SOLVERS: dict[str, type[Solver]] = {
     "uniform": Uniform,
     "single": Single,
@@ -81,13 +81,18 @@ MEMORY = 2**30
 MATRICES, MOST_ROWS = 3, 40_000
 
 
-def bound_family(kernels: Any, X, sample_weight, solver: Any = "auto", names=None) -> Family:
-    """Return the family that `kernels` describes, bound to the columns of X and, where automatic, to its rows."""
-    family = make_family(kernels, X, sample_weight, solver)
+def bound_family(
+    kernels: Any, X, sample_weight, solver: Any = "auto", names=None, blocks: Any = True
+) -> Family:
+    """Return the family that `kernels` describes, bound to the columns of X and, where automatic, to its rows.
+
+    `blocks` lists columns that share a bandwidth where ``"auto"`` has one per column.
+    """
+    family = make_family(kernels, X, sample_weight, solver, blocks)
     return family.resolve(X.shape[2] if X.ndim == 3 else X.shape[1], names).adapt(X, sample_weight)
 
 
-def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
+def make_family(kernels: Any, X, sample_weight, solver: Any = "auto", blocks: Any = True) -> Family:
     """Return the family that `kernels` describes, not yet bound to the columns.
 
     A name may mean a continuum or a grid of bandwidths: the continuum, unless `solver` needs what only a list has. It
@@ -97,7 +102,7 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
         return kernels
     if isinstance(kernels, str):
         if kernels == "auto" and learns_bandwidths(solver):
-            return Union(list(AUTOMATIC))
+            return Union([clone(kind).set_params(ard=blocks) for kind in AUTOMATIC] + [Linear()])
         kernels = "gaussian" if kernels == "auto" else kernels
         if kernels in CONTINUA and (is_auto(solver) or suits(solver, CONTINUA[kernels]())):
             return CONTINUA[kernels](ard=learns_bandwidths(solver))

@@ -1,8 +1,8 @@
 """Campaigns: many random tries of one kind, each of which must end well.
 
-``make test`` runs a short part, the same tries each time. ``make campaign`` runs all of it: ``--tries 1`` is the size that
-the figures in ``docs/reliability.md`` are about, ``--campaign-seed`` asks for other tries. The end of the run says how
-many tries each campaign made and how many failed; a failure names the seed that repeats it.
+``make test`` runs a short part, the same tries each time. ``make campaign`` runs all of it: ``--tries 1`` is the size
+that the figures in ``docs/reliability.md`` are about, ``--campaign-seed`` asks for other tries. The end of the run says
+how many tries each campaign made and how many failed; a failure names the seed that repeats it.
 """
 
 from __future__ import annotations

@@ -75,12 +75,36 @@ def test_units_and_zeros_do_not_matter():
     np.testing.assert_allclose(again, plain, atol=1e-3)
 
 
-def test_many_rows_get_random_features():
+def test_many_rows_get_random_features_of_the_same_kernels():
     X = np.zeros((exact_rows() + 1, 2))
     X[:, 0] = np.arange(len(X))
     family = bound_family("auto", X, np.ones(len(X)))
-    assert isinstance(family, Laplacians) and isinstance(choose_solver(family, len(X)), Blockwise)
+    assert [type(part) for part in family.families()[:2]] == [Gaussians, Laplacians]
+    assert isinstance(choose_solver(family, len(X)), Blockwise)
     assert isinstance(bound_family("auto", X[:10], np.ones(10), solver="greedy"), Gaussians)
+
+
+def test_the_levels_of_a_category_have_one_bandwidth():
+    X, y = table()
+    fitted = model().fit(X, y)
+    levels = [name.startswith("city=") for name in fitted.columns_.names_out]
+    assert sum(levels) == 3
+    for part in fitted.combination_.family.families()[:2]:
+        assert tuple(np.flatnonzero(levels).tolist()) in part.ard
+    records = [record for record in fitted.combination_.table() if "sigma" in record]
+    assert records and all(np.ptp(np.array(record["sigma"])[levels]) == 0 for record in records)
+
+
+def test_a_category_of_many_levels_is_learned():
+    rng = np.random.default_rng(0)
+    effect = rng.normal(size=30)
+    frame = pd.DataFrame({f"noise{j}": rng.normal(size=600) for j in range(4)})
+    code = rng.integers(0, 30, 600)
+    frame["place"] = [f"p{i}" for i in code]
+    y = effect[code] + 0.3 * rng.normal(size=600)
+    fitted = model().fit(frame[:400], y[:400])
+    # The best anyone can do is 1 - .09/(var + .09), about .9; thirteen rows a level cost some of that.
+    assert fitted.score(frame[400:], y[400:]) > 0.8
 
 
 def test_a_second_fit_on_other_kernels_forgets_the_table():

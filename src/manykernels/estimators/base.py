@@ -168,7 +168,8 @@ class KernelEstimator(BaseEstimator):
 
     def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
-        family = bound_family(self.kernels, X, sample_weight, solver, self._column_names())
+        blocks = list(self.columns_.blocks) if hasattr(self, "columns_") else True
+        family = bound_family(self.kernels, X, sample_weight, solver, self._column_names(), blocks)
         if family.pairwise:
             family.check_training(X)  # type: ignore[attr-defined]
         return as_needed(X, family) if sp.issparse(X) else X, family
@@ -222,6 +223,7 @@ class MKL(KernelEstimator):
     solver_: Any
     loss_: Loss
     C_: float
+    loo_score_: float
     target_mean_: np.ndarray
     weights_: np.ndarray
     rho_: np.ndarray
@@ -251,6 +253,10 @@ class MKL(KernelEstimator):
     @abstractmethod
     def _check_targets(self, y) -> np.ndarray:
         """Return further targets in the plain form."""
+
+    @abstractmethod
+    def _score_left_out(self, Y: np.ndarray, s: np.ndarray) -> None:
+        """Keep what the scores of rows left out say, given their encoded targets and weights."""
 
     def _times_class_weight(self, s: np.ndarray, y: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
         """Return weights times those of the classes; `balance` has them for a stream as a whole."""
@@ -283,6 +289,8 @@ class MKL(KernelEstimator):
                 problem, init=self._start(problem, init), on_iteration=self._progress(on_iteration)
             )
             self._store(result, problem.C)
+            if result.left_out is not None:
+                self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
@@ -398,6 +406,8 @@ class MKL(KernelEstimator):
 
     def _store(self, result: Result, C: float | None = None) -> None:
         """Keep a result; C is the solver's, that of the problem, or the one that was given."""
+        for name in ("loo_score_", "_loo_residuals"):  # of a fit before
+            self.__dict__.pop(name, None)
         known = result.C if result.C is not None else C
         self.result_ = replace(
             result,
@@ -454,6 +464,15 @@ class MKL(KernelEstimator):
         return report
 
     # -- predictions ---------------------------------------------------------------------------------------
+
+    def _left_out(self) -> np.ndarray:
+        """Return the scores of the training rows, each left out, or say why there are none."""
+        check_is_fitted(self)
+        reason = why_not_left_out(self)
+        if reason is not None:
+            raise AttributeError(reason)
+        assert self.result_.left_out is not None
+        return self.result_.left_out
 
     def _known_types(self) -> Any:
         return [np.float64, np.float32] if isinstance(self.solver_, StreamingSolver) else np.float64
@@ -529,6 +548,17 @@ def why_no_batches(model: MKL) -> str | None:
     return (
         f"solver {brief(model.solver)} takes all rows at once, and has no partial_fit; name a solver that streams "
         f"({streaming_names()})."
+    )
+
+
+def why_not_left_out(model: MKL) -> str | None:
+    """Return why there are no scores of rows left out, None where there are some, or no fit yet."""
+    result = model.__dict__.get("result_")
+    if result is None or result.left_out is not None:
+        return None
+    return (
+        f"{type(model.solver_).__name__} keeps no scores of rows left out; fit with the solver LeaveOneOut, which "
+        "is the default for bandwidths."
     )
 
 

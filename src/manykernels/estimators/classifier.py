@@ -54,6 +54,11 @@ def _why_not_calibrated(estimator) -> str:
     )
 
 
+def _codes(F: np.ndarray) -> np.ndarray:
+    """Return the numbers of the classes that scores in scikit-learn's shape are for."""
+    return (F > 0).astype(int) if F.ndim == 1 else F.argmax(axis=1)
+
+
 class MKLClassifier(ClassifierMixin, MKL):
     """Classification with a learned combination of kernels.
 
@@ -111,6 +116,8 @@ class MKLClassifier(ClassifierMixin, MKL):
     n_iter_, converged_, trace_ : int, bool, Trace
     C_ : float
         The C of the objective: as given, or as the solver chose it (Blockwise).
+    loo_score_, loo_decision_function_ : float, array
+        With LeaveOneOut: scores of the training rows, each left out, and their accuracy, an honest one.
     solver_, loss_, normalize_ : what ``"auto"`` became
     n_features_in_, feature_names_in_ : int, array
 
@@ -256,10 +263,20 @@ class MKLClassifier(ClassifierMixin, MKL):
         """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
         return targets.decision(self._scores(X), len(self.classes_))
 
+    @property
+    def loo_decision_function_(self) -> np.ndarray:
+        """Scores of the training rows, each by a model that has not seen it; NaN for rows without weight."""
+        return targets.decision(self._left_out(), len(self.classes_))
+
+    def _score_left_out(self, Y, s):
+        known = np.isfinite(self._left_out()).all(axis=1) & (s > 0)
+        codes = (Y[:, 0] > 0).astype(int) if Y.shape[1] == 1 else Y.argmax(axis=1)
+        right = _codes(self.loo_decision_function_) == codes
+        self.loo_score_ = float(np.average(right[known], weights=s[known]))
+
     def predict(self, X) -> np.ndarray:
         """Return the predicted labels."""
-        F = self.decision_function(X)
-        return self.classes_[(F > 0).astype(int) if F.ndim == 1 else F.argmax(axis=1)]
+        return self.classes_[_codes(self.decision_function(X))]
 
     @available_unless(_why_no_probabilities)
     def predict_proba(self, X) -> np.ndarray:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import numbers
 from os import PathLike
 from typing import Literal, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array
 
+from .._util.text import brief
 from ..losses import Loss
 from ..solvers import Solver
 from .available import available_unless
-from .base import MKL, Kernels, Normalize, OnIteration, RandomState, why_no_batches
+from .base import MKL, Kernels, Normalize, OnIteration, RandomState, why_no_batches, why_not_left_out
 
 
 class MKLRegressor(RegressorMixin, MKL):
@@ -71,6 +74,8 @@ class MKLRegressor(RegressorMixin, MKL):
     n_iter_, converged_, trace_ : int, bool, Trace
     C_ : float
         The C of the objective: as given, or as the solver chose it (Blockwise).
+    loo_score_, loo_prediction_ : float, array
+        With LeaveOneOut: predictions for the training rows, each left out, and their R², an honest one.
     solver_, loss_, normalize_ : what ``"auto"`` became
     n_features_in_, feature_names_in_ : int, array
 
@@ -177,3 +182,50 @@ class MKLRegressor(RegressorMixin, MKL):
         """Return the predicted targets, in the shape of y."""
         F = self._scores(X)
         return F[:, 0] if self._flat else F
+
+    @property
+    def loo_prediction_(self) -> np.ndarray:
+        """Predictions for the training rows, each by a model that has not seen it; NaN for rows without weight."""
+        F = self._left_out()
+        return F[:, 0] if self._flat else F
+
+    def _score_left_out(self, Y, s):
+        F = self._left_out()
+        known = np.isfinite(F).all(axis=1) & (s > 0)
+        self._loo_residuals = np.column_stack([Y[known] - F[known], s[known]])
+        if np.count_nonzero(known) > 1:
+            self.loo_score_ = float(r2_score(Y[known], F[known], sample_weight=s[known]))
+
+    @available_unless(why_not_left_out)
+    def predict_interval(self, X, alpha: float = 0.1) -> np.ndarray:
+        """Return intervals that hold the targets of new rows with a probability of about 1 - `alpha`.
+
+        The prediction, plus and minus the quantile of the training rows' errors when each is left out, of those on
+        either side alike: intervals are as wide everywhere.
+
+        Parameters
+        ----------
+        X : rows
+        alpha : float
+            Between 0 and 1. With fewer than 1/alpha rows intervals are infinite.
+
+        Returns
+        -------
+        array of shape (n, 2), or (n, c, 2) for several targets
+            Lower and upper ends.
+        """
+        if not (isinstance(alpha, numbers.Real) and 0 < alpha < 1):
+            raise ValueError(f"alpha is {brief(alpha)}; it must be a number between 0 and 1.")
+        F = self._scores(X)
+        errors, weights = np.abs(self._loo_residuals[:, :-1]), self._loo_residuals[:, -1]
+        width = np.array([_quantile(column, weights, 1 - float(alpha)) for column in errors.T])
+        ends = np.stack([F - width, F + width], axis=-1)
+        return ends[:, 0] if self._flat else ends
+
+
+def _quantile(errors: np.ndarray, weights: np.ndarray, level: float) -> float:
+    """Return a quantile of weighted errors and one more, of mean weight, that may be of any size."""
+    order = np.argsort(errors, kind="stable")
+    reached = np.cumsum(weights[order]) / (weights.sum() + weights.mean())
+    at = int(np.searchsorted(reached, level * (1 - 1e-12)))
+    return float(errors[order[at]]) if at < len(order) else np.inf

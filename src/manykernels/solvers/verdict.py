@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._util.text import warn
-from ..losses import Loss
+from ..losses import Loss, get_loss
 
 #: Rows that are enough for a verdict.
 ENOUGH = 256
@@ -47,7 +47,8 @@ class Verdict:
     def of(cls, sums: np.ndarray) -> Verdict:
         """Return the verdict from the sums of `compare`."""
         n, model, constant, squares = sums.tolist()
-        variance = squares / n - ((model - constant) / n) ** 2
+        more = (model - constant) / n
+        variance = squares / n - more * more
         return cls(int(n), model / n, constant / n, math.sqrt(max(variance, 0.0) / n))
 
     def warn(self, solver: str, kind: str, remedy: str, *, least: float = 0.0, slack: float = 0.0) -> None:
@@ -70,6 +71,30 @@ class Verdict:
             f"{self.constant:.4g} of the best constant{chance}; {remedy}.",
             ConvergenceWarning,
         )
+
+
+def warn_if_constant(solver: str, F: np.ndarray, Y: np.ndarray, s: np.ndarray, *, classes: bool) -> None:
+    """Warn of scores F of rows left out that are hardly better than a constant.
+
+    Of numbers, if their R² is below .02. Of classes, -1 and 1, with scores that are logarithms of odds: if no more
+    labels are right than with the commonest class, and the loss is within 1 % of that of the classes' frequencies.
+    """
+    loss = get_loss(("logistic" if Y.shape[1] == 1 else "softmax") if classes else "squared")
+    Y = (Y > 0).astype(float) if loss.multiclass else Y
+    constant = best_constant(loss, np.average(Y, axis=0, weights=s))
+    if classes and _right(F, Y, s) > _right(np.broadcast_to(constant, F.shape), Y, s):
+        return
+    verdict = Verdict.of(compare(loss, Y, F, constant, s))
+    least = NO_LOSS * float(np.average(loss.value(Y, np.zeros_like(F)), weights=s))
+    remedy = "the columns may say nothing about the target, or not enough for so few rows"
+    slack = (0.01 if classes else 0.02) * verdict.constant
+    verdict.warn(solver, "rows left out", remedy, least=least, slack=slack)
+
+
+def _right(F: np.ndarray, Y: np.ndarray, s: np.ndarray) -> float:
+    """Return the share of rows whose class has the largest score."""
+    same = (F > 0) == (Y > 0) if Y.shape[1] == 1 else F.argmax(axis=1) == Y.argmax(axis=1)
+    return float(np.average(same.ravel(), weights=s))
 
 
 def best_constant(loss: Loss, targets: np.ndarray) -> np.ndarray:

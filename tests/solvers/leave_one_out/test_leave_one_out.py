@@ -12,7 +12,14 @@ from manykernels.certificates import certify
 from manykernels.families import Gaussians, Laplacians, Products, Union
 from manykernels.kernels import RBF, Linear
 from manykernels.solvers import LeaveOneOut
-from manykernels.solvers.bandwidth_learning.candidates import Candidate, Effort, Weighing, single_error, weigh
+from manykernels.solvers.bandwidth_learning.candidates import (
+    Candidate,
+    Effort,
+    Weighing,
+    learn_columns,
+    single_error,
+    weigh,
+)
 from manykernels.solvers.bandwidth_learning.left_out import Rows
 
 ALL = [Gaussians(ard=True), Laplacians(ard=True), Linear()]
@@ -39,6 +46,46 @@ def classifier(kernels=None, C="auto", **options):
 
 
 # -- the parts -----------------------------------------------------------------------------------------
+
+
+def test_columns_of_a_block_keep_one_bandwidth_that_follows_its_own_gradient():
+    X, y = waves(40, 3)
+    rows = Rows.plain((y - y.mean())[:, None], np.ones(40), "squared")
+    start, one_step = np.append(np.full(3, 0.5), -1.0), Effort(steps=1)
+    blocks = np.array([0, 1, 1])
+    found = learn_columns("sqdist", X, rows, start, 0.0, one_step, RNG, blocks=blocks)
+    assert found[1] == found[2] != found[0]
+
+    def error(shift):
+        t = start + np.array([0.0, shift, shift, 0.0])
+        return single_error("sqdist", X, rows, t, gradient=False)[0]
+
+    # A first step of Adam has the sign of the gradient, here of the bandwidth that two columns share.
+    assert np.sign(found[1] - start[1]) == -np.sign(error(1e-3) - error(-1e-3))
+
+
+def test_a_column_in_two_halves_that_are_a_block_teaches_what_the_column_does():
+    X, y = waves(120, 3)
+    split = np.column_stack([X[:, 0] / np.sqrt(2), X[:, 1:], X[:, 0] / np.sqrt(2)])
+    whole = regressor([Gaussians(ard=True)]).fit(X, y)
+    halves = regressor([Gaussians(ard=[[0, 3], [1], [2]])]).fit(split, y)
+    # Equal but for rounding in single precision.
+    assert_allclose(halves.predict(split), whole.predict(X), atol=1e-3)
+    sigma = np.array(halves.combination_.table()[0]["sigma"])
+    assert sigma[0] == sigma[3] != sigma[1]
+    apart = regressor([Gaussians(ard=True)]).fit(split, y)
+    assert np.abs(apart.predict(split) - whole.predict(X)).max() > 1e-3
+
+
+def test_blocks_are_checked_and_searches_do_not_know_them():
+    X, y = waves(30, 3)
+    with pytest.raises(ValueError, match="each of the 3 columns, from 0 on, must be in one of them, once"):
+        regressor(Gaussians(ard=[[0, 1]])).fit(X, y)
+    with pytest.raises(ValueError, match="ard of Laplacians is 'all'; use True or False or a list of lists"):
+        regressor(Laplacians(ard="all")).fit(X, y)
+    with pytest.raises(ValueError, match="lists blocks of columns, and a search knows one bandwidth"):
+        MKLRegressor(Gaussians(ard=[[0, 1], [2]]), solver="greedy", C=1.0).fit(X, y)
+    assert Gaussians(ard=[[2], [0], [1]]).resolve(3).ard is True
 
 
 @pytest.mark.parametrize("statistic", ["sqdist", "l1"])
@@ -182,6 +229,18 @@ def test_a_duplicated_table_is_one_with_weights_of_two():
     weighted = regressor().fit(X, y, np.full(120, 2.0))
     doubled = regressor().fit(np.vstack([X, X]), np.tile(y, 2))
     assert_allclose(weighted.predict(X), doubled.predict(X), atol=1e-6)
+    labels = np.digitize(y, [-0.5, 0.5])
+    weighted = classifier().fit(X, labels, np.full(120, 2.0))
+    doubled = classifier().fit(np.repeat(X, 2, axis=0), np.repeat(labels, 2))
+    assert_allclose(weighted.decision_function(X), doubled.decision_function(X), atol=1e-6)
+
+
+def test_multiples_of_weights_and_units_of_the_target_do_not_matter():
+    X, y = waves(100)
+    plain = regressor().fit(X, y)
+    assert_allclose(regressor().fit(X, y, np.full(100, 1e-6)).predict(X), plain.predict(X), atol=1e-6)
+    assert_allclose(1e-30 * regressor().fit(X, 1e30 * y).predict(X), plain.predict(X), atol=1e-6)
+    assert pytest.approx(1e-6 * regressor().fit(X, y, np.full(100, 1e-6)).C_, rel=1e-6) == plain.C_
 
 
 def test_duplicated_rows_do_not_teach_that_there_is_no_noise():
@@ -217,7 +276,7 @@ def test_seeds_hardly_matter():
         clone(regressor()).set_params(solver__random_state=k).fit(X[:300], y[:300]).predict(X[300:])
         for k in range(4)
     ]
-    assert np.corrcoef(answers).min() > 0.98
+    assert np.corrcoef(answers).min() > 0.99
 
 
 # -- odd tables ----------------------------------------------------------------------------------------
@@ -230,6 +289,24 @@ def test_few_rows_constant_columns_and_more_columns_than_rows():
     assert np.isfinite(regressor().fit(X[:2], y[:2]).predict(X)).all()
     labels = np.arange(12) % 3
     assert classifier().fit(X, labels).predict(X).shape == (12,)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_hardly_any_rows_are_no_error(n):
+    X, y = waves(n)
+    model = regressor().fit(X, y)
+    assert np.isfinite(model.predict(X)).all() and np.isinf(model.predict_interval(X)).all()
+    if n > 1:
+        assert classifier().fit(X, np.arange(n)).predict_proba(X).shape == (n, n)
+
+
+def test_equal_rows_and_a_class_with_one_row_are_no_error():
+    X, y = waves(40)
+    same = regressor(Gaussians(ard=True)).fit(np.ones((40, 3)), y).predict(np.ones((1, 3)))
+    assert same == pytest.approx(y.mean())
+    labels = np.where(np.arange(40) == 0, 2, y > 0)
+    assert np.isfinite(classifier().fit(X, labels).predict_proba(X)).all()
+    assert np.isfinite(MKLRegressor().fit(1e150 * X, y).predict(1e150 * X)).all()
 
 
 def test_a_constant_target_gives_the_constant():

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.sparse import issparse
 
-from ..._util.checks import FLAG, check_parameters
+from ..._util.checks import FLAG, Rule, check_parameters
 from ...features import Binning, FeatureMap, Fourier
 from ...kernels import RBF, Kernel, Laplacian
 from ...kernels.statistics import Rows, dense
@@ -37,12 +37,34 @@ __all__ = ["Gaussians", "Laplacians", "bandwidth_grid", "median_distance"]
 #: "auto", (low, high), or one pair per column.
 Bounds = Literal["auto"] | tuple[float, float] | Sequence[tuple[float, float]]
 
+#: Whether every column has a bandwidth, or which columns share one.
+Ard = bool | Sequence[Sequence[int]]
+
 #: Quantiles of the distances that automatic bounds start from, and the factors that widen them.
 LEVELS, WIDEN = (0.01, 0.99), (1 / 4, 10.0)
 #: The same per column; at the upper end a column adds at most 10^-4 to the exponent.
 COLUMN_LEVELS, COLUMN_WIDEN = (0.1, 0.99), (1 / 4, 100.0)
 #: Rows that the distances are taken over, and those along single columns.
 BOUND_ROWS, COLUMN_ROWS = 500, 200
+
+
+def _are_blocks(value: Any) -> bool:
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) == 0:
+        return False
+    whole = [np.asarray(columns) for columns in value]
+    return all(columns.ndim == 1 and len(columns) and columns.dtype.kind in "iu" for columns in whole)
+
+
+#: Blocks of columns.
+BLOCKS = Rule("a list of lists of column numbers", _are_blocks)
+
+
+def block_numbers(blocks: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return the block of every column, for blocks that hold each column once."""
+    out = np.empty(sum(map(len, blocks)), dtype=int)
+    for k, columns in enumerate(blocks):
+        out[list(columns)] = k
+    return out
 
 
 class Columnwise(Kernel):
@@ -104,12 +126,12 @@ class BandwidthFamily(Continuum):
         With one bandwidth, and with a tuple of one per column.
     """
 
-    rules = {"ard": FLAG}
+    rules = {"ard": FLAG | BLOCKS}
     statistic: ClassVar[str]
     single: ClassVar[type[RBF] | type[Laplacian]]
     per_column: ClassVar[type[Columnwise]]
 
-    def __init__(self, bounds: Bounds = "auto", ard: bool = False):
+    def __init__(self, bounds: Bounds = "auto", ard: Ard = False):
         self.bounds = bounds
         self.ard = ard
 
@@ -130,10 +152,22 @@ class BandwidthFamily(Continuum):
     def resolve(self, n_features: int, names: Sequence[str] | None = None) -> BandwidthFamily:
         """Check the bounds."""
         check_parameters(self, self.rules)
-        resolved = type(self)(self._checked(n_features), self.ard)
+        resolved = type(self)(self._checked(n_features), self._blocks(n_features))
         if names is not None:
             resolved._column_names = [str(name) for name in names]
         return resolved
+
+    def _blocks(self, n_features: int) -> Ard:
+        """Return `ard` in plain form; blocks of one column each are no blocks."""
+        if isinstance(self.ard, bool | np.bool_):
+            return bool(self.ard)
+        blocks = tuple(tuple(np.asarray(columns).tolist()) for columns in self.ard)
+        if sorted(j for columns in blocks for j in columns) != list(range(n_features)):
+            raise ValueError(
+                f"ard of {self._name} lists blocks of columns, and each of the {n_features} columns, from 0 on, must "
+                "be in one of them, once."
+            )
+        return True if len(blocks) == n_features else blocks
 
     def _checked(self, n_features) -> Any:
         if isinstance(self.bounds, str) and self.bounds == "auto":
@@ -198,6 +232,11 @@ class BandwidthFamily(Continuum):
             λ of Afkanpour (2013), eq. (6.2): with a bandwidth per column, λ‖σ - mean(σ)‖² is subtracted from
             <K_σ, M>/ρ².
         """
+        if not isinstance(self.ard, bool):
+            raise ValueError(
+                f"ard of {self._name} lists blocks of columns, and a search knows one bandwidth, or one per column; "
+                "pass ard=True, or the solver LeaveOneOut."
+            )
         family = self.adapt(X, weights_of(scale, X.shape[0]))
         box = family._box(X.shape[1])
         if not self.ard:
@@ -267,8 +306,9 @@ class Gaussians(BandwidthFamily):
         Of the bandwidths. ``"auto"``: from a quarter of the 1 % quantile of the distances between rows to ten
         times their 99 % quantile; with ``ard=True`` per column, from a quarter of the 10 % quantile to 100 times
         the 99 % quantile of the distances along it, so that a column can be ignored.
-    ard : bool
-        Whether every column has a bandwidth of its own.
+    ard : bool or list of lists of int
+        Whether every column has a bandwidth of its own; or blocks of columns, such as the indicators of a category's
+        levels, with one bandwidth each, which LeaveOneOut learns.
 
     Notes
     -----
@@ -315,8 +355,9 @@ class Laplacians(BandwidthFamily):
     ----------
     bounds : "auto", (low, high), or with ``ard=True`` a list of one such pair per column
         Of the bandwidths. ``"auto"`` as for :class:`Gaussians`, from sums of absolute differences as distances.
-    ard : bool
-        Whether every column has a bandwidth of its own.
+    ard : bool or list of lists of int
+        Whether every column has a bandwidth of its own; or blocks of columns, such as the indicators of a category's
+        levels, with one bandwidth each, which LeaveOneOut learns.
 
     Notes
     -----

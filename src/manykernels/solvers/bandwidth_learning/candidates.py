@@ -1,16 +1,18 @@
 """Bandwidths, weights and the ridge, by the errors of rows left out.
 
-First the best single bandwidth of every kind of kernel; from it one bandwidth per column, learned on each half of the
-rows; then, with every half's bandwidths judged by the other half, the weights of all candidates and the ridge. Errors
-are taken within groups of neighbours, which are as dense as all rows are.
+First the best single bandwidth of every kind of kernel; from it one bandwidth per column, learned on several parts of
+the rows; then, with bandwidths judged by rows that have not taught them, the weights of all candidates and the ridge.
+Errors are taken within groups of neighbours, which are as dense as all rows are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -20,6 +22,8 @@ from ..._util.threads import map_in_threads
 from ...features import order_of_neighbours
 from .error import log_moments, scaled_gram
 from .left_out import Rows, leave_out
+
+T = TypeVar("T")
 
 #: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
 LANES = 8
@@ -37,16 +41,17 @@ class Effort:
         Steps of Adam for bandwidths per column.
     weight_rows, weight_groups : int
         Rows of a group, and groups, that weights are learned on.
-    evaluations : int
-        Most evaluations of the weights.
+    evaluations, few_evaluations : int
+        Most evaluations of the weights, and of those of rows without a fold, from the former.
     """
 
     group_rows: int = 200
     groups: int = 8
     steps: int = 40
     weight_rows: int = 256
-    weight_groups: int = 6
-    evaluations: int = 40
+    weight_groups: int = 8
+    evaluations: int = 60
+    few_evaluations: int = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +64,8 @@ class Candidate:
         "sqdist" or "l1" for ``exp(-S)`` of scaled rows, "" for a given matrix.
     log_sigma : (d,) array or None
         In units of the columns.
+    power : int
+        Bandwidths are 2^power times these; candidates that share the array share its matrix.
     gram : callable
         From numbers of rows to the kernel's matrix on them, where there is no statistic.
     part : int
@@ -74,13 +81,27 @@ class Candidate:
     part: int = 0
     member: object = None
     Z: np.ndarray | None = None
+    power: int = 0
 
-    def matrix(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the kernel's matrix on some rows."""
-        if self.gram is not None:
-            return self.gram(chosen)
-        assert self.log_sigma is not None and self.Z is not None
-        return kernel_matrix(self.statistic, lanes(self.Z[chosen] * np.exp(-self.log_sigma)))
+
+def matrices(candidates: Sequence[Candidate], chosen: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the kernels' matrices on some rows.
+
+    The matrix of a multiple of bandwidths is a power of theirs: squares and roots instead of exponentials.
+    """
+    known: dict[tuple[str, int], np.ndarray] = {}
+    for c in candidates:
+        if c.gram is not None:
+            yield c.gram(chosen)
+            continue
+        assert c.log_sigma is not None and c.Z is not None
+        key = c.statistic, id(c.log_sigma)
+        if key not in known:
+            known[key] = kernel_matrix(c.statistic, lanes(c.Z[chosen] * np.exp(-c.log_sigma)))
+        K = known[key]
+        for _ in range(abs(c.power) * (2 if c.statistic == "sqdist" else 1)):
+            K = np.sqrt(K) if c.power > 0 else np.square(K)
+        yield K
 
 
 def lanes(Z: np.ndarray) -> np.ndarray:
@@ -100,11 +121,12 @@ def kernel_matrix(statistic: str, Z: np.ndarray) -> np.ndarray:
         return scaled_gram(statistic, Z)
     Z = Z.astype(float)
     squares = np.einsum("ij,ij->i", Z, Z)
-    S = np.add.outer(squares, squares)
-    S -= 2.0 * (Z @ Z.T)
-    np.maximum(S, 0.0, out=S)
-    np.fill_diagonal(S, 0.0)
-    return np.exp(-S)
+    S = 2.0 * (Z @ Z.T)
+    S -= squares[:, None]
+    S -= squares
+    np.minimum(S, 0.0, out=S)
+    S.flat[:: len(S) + 1] = 0.0
+    return np.exp(S.astype(np.float32)).astype(float)
 
 
 # -- groups of neighbours ------------------------------------------------------------------------------
@@ -120,18 +142,44 @@ def groups_of(Z: np.ndarray, log_sigma: np.ndarray, rows: Rows, size: int) -> li
         np.ascontiguousarray(Z, dtype=np.float32), np.arange(Z.shape[1]), np.exp(-log_sigma)
     )
     if rows.subjects is not None:
-        _, first = np.unique(rows.subjects[order], return_index=True)
-        rank = np.argsort(np.argsort(first))
-        order = order[
-            np.argsort(rank[np.unique(rows.subjects[order], return_inverse=True)[1]], kind="stable")
-        ]
+        order = order[_together(rows.subjects[order], size)]
     return np.array_split(order, count)
 
 
-def some(groups: Sequence[np.ndarray], most: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return at most so many of the groups, drawn at random."""
+def groups_by_kernel(K: np.ndarray, size: int) -> list[np.ndarray]:
+    """Return all rows in groups of about `size` neighbours by a kernel matrix: those nearest to the first one left."""
+    left, groups = np.arange(len(K)), []
+    for k in range(max(1, round(len(K) / size)), 0, -1):
+        d = np.diagonal(K)[left] - 2.0 * K[left[0], left]
+        order = np.argsort(d, kind="stable")
+        here = -(-len(left) // k)
+        groups.append(left[order[:here]])
+        left = np.sort(left[order[here:]])
+    return groups
+
+
+def _together(subjects: np.ndarray, size: int) -> np.ndarray:
+    """Return an order in which rows of a subject stand together.
+
+    A subject that would fill a quarter of a group alone, and leave too few to be predicted from, is spread evenly.
+    """
+    _, which, counts = np.unique(subjects, return_inverse=True, return_counts=True)
+    which, at = which.ravel(), np.arange(len(subjects))
+    place = np.bincount(which, weights=at)[which] / counts[which]  # where a subject's rows are on average
+    order = np.lexsort((at, which, place))
+    small = order[counts[which[order]] <= size / 4]
+    place[small] = (np.arange(len(small)) + 0.5) / max(len(small), 1)
+    for k in np.flatnonzero(counts > size / 4).tolist():
+        place[which == k] = (np.arange(counts[k]) + 0.5) / counts[k]
+    return np.argsort(place, kind="stable")
+
+
+def some(groups: Sequence[T], most: int, rng: np.random.Generator | None = None) -> list[T]:
+    """Return at most so many of the groups, drawn at random, or without `rng` evenly spread."""
     if len(groups) <= most:
         return list(groups)
+    if rng is None:
+        return [groups[i] for i in np.linspace(0, len(groups) - 1, most).round().astype(int).tolist()]
     return [groups[i] for i in rng.choice(len(groups), most, replace=False)]
 
 
@@ -157,7 +205,7 @@ def best_single(
 ) -> tuple[float, np.ndarray]:
     """Return the error of the best single bandwidth and ridge of a grid, and their logarithms."""
     d = Z.shape[1]
-    groups = some(groups_of(Z, np.zeros(d), rows, effort.group_rows), 3, rng)
+    groups = some(groups_of(Z, np.zeros(d), rows, effort.group_rows), 3)
 
     def error(t):
         return float(
@@ -171,19 +219,31 @@ def best_single(
 
 
 def learn_columns(
-    statistic: str, Z, rows: Rows, start: np.ndarray, shrinkage: float, effort: Effort, rng, fixed_noise=False
+    statistic: str,
+    Z,
+    rows: Rows,
+    start: np.ndarray,
+    shrinkage: float,
+    effort: Effort,
+    rng,
+    fixed_noise=False,
+    blocks: np.ndarray | None = None,
+    errors: list[float] | None = None,
 ) -> np.ndarray:
-    """Return log bandwidths per column, and log λ, by Adam from one bandwidth, shrunk towards it."""
+    """Return log bandwidths per column, and log λ, by Adam from one bandwidth, shrunk towards it.
+
+    Columns of one number in `blocks` (d,) have one bandwidth. The error of every step is added to `errors`.
+    """
     t, first, second, mean = start.copy(), np.zeros_like(start), np.zeros_like(start), np.zeros_like(start)
     averaged = max(1, effort.steps // 5)
-    groups: list[np.ndarray] = []
     for step in range(1, effort.steps + 1):
         if (step - 1) % 8 == 0:
-            groups = groups_of(Z, t[:-1], rows, effort.group_rows)
-        chosen = some(groups, effort.groups, rng)
-        found = map_in_threads(partial(_on_group, statistic, Z, rows, t), chosen)
+            groups = [(Z[i], rows.take(i)) for i in groups_of(Z, t[:-1], rows, effort.group_rows)]
+        found = map_in_threads(partial(_on_group, statistic, t), some(groups, effort.groups, rng))
         value, gradient = (sum(part[i] for part in found) / len(found) for i in (0, 1))
         gradient = gradient * log_likelihood(value, rows.criterion)[1]
+        if blocks is not None:
+            gradient[:-1] = np.bincount(blocks, weights=gradient[:-1])[blocks]
         gradient[:-1] += shrinkage * (t[:-1] - start[:-1])
         gradient[-1] += (t[-1] - NOISE[0]) / NOISE[1] ** 2 / len(rows)
         if fixed_noise:
@@ -193,15 +253,21 @@ def learn_columns(
         rate = 0.15 * min(1.0, 2.0 * (1 - (step - 1) / effort.steps))
         t = t - rate * (first / (1 - 0.85**step)) / np.sqrt(second / (1 - 0.97**step) + 1e-12)
         t[:-1] = np.clip(t[:-1], start[:-1] - 4.0, start[:-1] + 6.0)
-        t[-1] = np.clip(t[-1], math.log(1e-6), math.log(1e3))
+        t[-1] = min(max(t[-1], math.log(1e-6)), math.log(1e3))
         if step > effort.steps - averaged:
             mean += t / averaged
+        if errors is not None:
+            errors.append(float(value))
     return mean
 
 
 #: Prior mean and deviation of log λ; deviation of the logits of weights.
 NOISE = (-2.3, 3.0)
 LOGITS = 3.0
+#: A smaller relative gain of log likelihood ends the search for weights.
+TOLERANCE = 1e-5
+#: Weights that a second search begins with are at least this.
+LEAST_THETA = 1e-3
 
 
 def log_likelihood(error: float, criterion: str) -> tuple[float, float]:
@@ -212,8 +278,9 @@ def log_likelihood(error: float, criterion: str) -> tuple[float, float]:
     return 0.5 * math.log(error), 0.5 / error
 
 
-def _on_group(statistic, Z, rows: Rows, t, group):
-    return single_error(statistic, Z[group], rows.take(group), t)
+def _on_group(statistic, t, group):
+    Z, rows = group
+    return single_error(statistic, Z, rows, t)
 
 
 # -- weights -------------------------------------------------------------------------------------------
@@ -221,44 +288,55 @@ def _on_group(statistic, Z, rows: Rows, t, group):
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Weights of candidates that sum to one, log λ, and the error they reach."""
+    """Weights of candidates that sum to one, log λ, the error they reach, and the errors on the way there."""
 
     theta: np.ndarray
     log_noise: float
     error: float
     singles: np.ndarray
+    errors: tuple[float, ...] = ()
 
 
 class Weighing:
-    """The error of a weighted sum of candidates, over groups of rows, for both halves' bandwidths.
+    """The error of a weighted sum of candidates, over groups of rows, by bandwidths that these have not taught.
 
     Parameters
     ----------
     rows : Rows
-    candidates : one or two lists of Candidate
-        Those that the first half taught, and those that the second did; one list if nothing was taught.
-    taught : (n,) array of 0 and 1
-        The half that a row belongs to.
+    candidates : one or more lists of Candidate
+        The same kernels, with bandwidths that different rows have taught; one list if nothing was taught.
+    taught : (n,) array of int, or (k, n) array of bool
+        The list that a row has taught, or for every list whether it has.
     groups : list of arrays of int
     """
 
     def __init__(self, rows: Rows, candidates, taught: np.ndarray, groups):
-        self.work = []
-        tasks = [(i, half) for i in groups for half in range(len(candidates))]
+        judges = judges_of(taught, len(candidates))
 
         def prepare(task):
-            i, half = task
-            part = rows.take(i)
-            if len(candidates) > 1:
-                part = part.counting((taught[i] != half).astype(float))
-            K = np.stack([c.matrix(i) for c in candidates[half]]).astype(np.float32)
-            return K, part
+            i, k = task
+            part = rows.take(i).counting(judges[k][i].astype(float))
+            return np.stack([K.astype(np.float32) for K in matrices(candidates[k], i)]), part
 
-        for K, part in map_in_threads(prepare, tasks):
-            if part.counted.any():
-                self.work.append((K, part, float(part.counted.sum())))
-        self.mass = sum(m for _, _, m in self.work)
-        self.rows = self.mass
+        tasks = [(i, k) for i in groups for k in range(len(candidates)) if judges[k][i].any()]
+        done = map_in_threads(prepare, tasks)
+        self._set([(K, part, i) for (K, part), (i, _) in zip(done, tasks, strict=True)])
+
+    def _set(self, parts) -> None:
+        parts = [(K, part, i) for K, part, i in parts if part.counted.any()]
+        self.work = [(K, part, float(part.counted.sum())) for K, part, _ in parts]
+        self.groups = [i for _, _, i in parts]
+        self.mass = self.rows = sum(m for _, _, m in self.work)
+
+    def without(self, rows: np.ndarray) -> Weighing:
+        """Return the same error without that of some rows, a mask (n,)."""
+        fewer = copy(self)
+        parts = [
+            (K, replace(part, counted=part.counted * ~rows[i][part.units]), i)
+            for (K, part, _), i in zip(self.work, self.groups, strict=True)
+        ]
+        fewer._set(parts)
+        return fewer
 
     def __call__(self, theta: np.ndarray, log_noise: float, gradient=True) -> tuple[float, np.ndarray, float]:
         """Return the error, and its gradient in θ and in log λ."""
@@ -289,32 +367,90 @@ class Weighing:
         return F, T, w
 
 
+def judges_of(taught: np.ndarray, count: int) -> np.ndarray:
+    """Return for every list of candidates (k, n) the rows that have not taught it; of one list, all."""
+    if count == 1:
+        return np.ones((1, taught.shape[-1]), dtype=bool)
+    return ~taught if taught.ndim == 2 else taught != np.arange(count)[:, None]
+
+
+def left_out_scores(rows: Rows, candidates, judges: np.ndarray, groups, weights) -> np.ndarray:
+    """Return the scores (n, c) of all rows as they came, each left out, by what it has not taught.
+
+    O(folds · m³) for every group of m rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    candidates : lists of Candidate, one per fold
+    judges : (k, n) array of bool
+        The rows of each fold, which have taught neither these bandwidths nor these weights.
+    groups : list of arrays of int
+    weights : list of Weighed, one per fold
+    """
+    F = np.full(rows.targets.shape, np.nan)
+    for i in groups:
+        part = rows.take(i)
+        for judged, own, weighed in zip(judges, candidates, weights, strict=True):
+            if judged[i].any():
+                used = np.flatnonzero(weighed.theta).tolist()
+                grams = matrices([own[j] for j in used], i)
+                K = sum(w * gram for w, gram in zip(weighed.theta[used], grams, strict=True))
+                found = leave_out(K, math.exp(weighed.log_noise), part, gradient=False, dtype=np.float64)
+                counted = judged[i][part.units]
+                F[part.numbers[counted]] = found.scores[counted]
+    return F[rows.origin]
+
+
 def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:
     """Return the weights and the ridge with the least error; never worse than the best single candidate."""
-    criterion = error.work[0][1].criterion
-
-    def value(x):
-        theta = softmax(x[:-1])
-        L, slopes, noise = error(theta, x[-1])
-        value, scale = log_likelihood(L, criterion)
-        g = scale * np.append(theta * (slopes - theta @ slopes), noise)
-        a, b = x[:-1] - x[:-1].mean(), x[-1] - NOISE[0]
-        prior = np.append(a / LOGITS**2, b / NOISE[1] ** 2) / error.rows
-        g += prior
-        if fixed_noise:
-            g[-1] = 0.0
-        return value + 0.5 * (float(a @ a) / LOGITS**2 + b * b / NOISE[1] ** 2) / error.rows, g
-
     singles = np.array([error(np.eye(n)[j], log_noise, gradient=False)[0] for j in range(n)])
     order = np.argsort(singles)
     # Near the best single one, with the others at hand, in proportion to what they do alone.
     x = np.append(-4.0 * (singles - singles[order[0]]) / max(np.ptp(singles), 1e-12), log_noise)
-    bounds = [(-12.0, 12.0)] * n + [(math.log(1e-6), math.log(1e3))]
-    found = minimize(
-        value, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": effort.evaluations}
-    )
-    theta, noise = softmax(found.x[:-1]), float(found.x[-1])
+    theta, noise, errors = _descend(error, x, effort.evaluations, fixed_noise)
     best = error(theta, noise, gradient=False)[0]
     if singles[order[0]] < best:
-        theta, noise, best = np.eye(n)[order[0]], log_noise, float(singles[order[0]])
-    return Weighed(theta, noise, best, singles)
+        theta, noise, best = _towards(error, np.eye(n)[order[0]], log_noise, theta, noise)
+    return Weighed(theta, noise, best, singles, (*errors, best))
+
+
+def weigh_again(error: Weighing, weighed: Weighed, effort: Effort, fixed_noise=False) -> Weighed:
+    """Return weights for the error over other rows, from weights that are near."""
+    if fixed_noise and len(weighed.theta) == 1:
+        return weighed
+    x = np.append(np.log(np.maximum(weighed.theta, LEAST_THETA)), weighed.log_noise)
+    theta, noise, errors = _descend(error, x, effort.few_evaluations, fixed_noise)
+    return Weighed(theta, noise, errors[-1], weighed.singles, tuple(errors))
+
+
+def _descend(error: Weighing, x: np.ndarray, evaluations: int, fixed_noise: bool):
+    """Return weights, log λ and all errors met, by L-BFGS from logits and log λ."""
+    criterion, errors = error.work[0][1].criterion, []
+
+    def value(x):
+        theta = softmax(x[:-1])
+        L, slopes, noise = error(theta, x[-1])
+        errors.append(L)
+        value, scale = log_likelihood(L, criterion)
+        g = scale * np.append(theta * (slopes - theta @ slopes), noise)
+        a, b = x[:-1] - x[:-1].mean(), x[-1] - NOISE[0]
+        g += np.append(a / LOGITS**2, b / NOISE[1] ** 2) / error.rows
+        if fixed_noise:
+            g[-1] = 0.0
+        return value + 0.5 * (float(a @ a) / LOGITS**2 + b * b / NOISE[1] ** 2) / error.rows, g
+
+    bounds = [(-12.0, 12.0)] * (len(x) - 1) + [(math.log(1e-6), math.log(1e3))]
+    options = {"maxfun": evaluations, "ftol": TOLERANCE}
+    found = minimize(value, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return softmax(found.x[:-1]), float(found.x[-1]), errors
+
+
+def _towards(
+    error: Weighing, single, its_noise: float, theta, noise: float
+) -> tuple[np.ndarray, float, float]:
+    """Return the best point on the way from a single candidate to weights that are worse, and its error."""
+    points = [((1 - a) * single + a * theta, (1 - a) * its_noise + a * noise) for a in (0.0, 0.25, 0.5, 0.75)]
+    errors = [error(*point, gradient=False)[0] for point in points]
+    best = int(np.argmin(errors))
+    return *points[best], errors[best]

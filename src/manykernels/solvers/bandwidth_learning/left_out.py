@@ -16,12 +16,12 @@ multiple being the best one: it is then the temperature of the probabilities.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from scipy.linalg import lapack, solve
-from scipy.special import log_expit, log_softmax
+from scipy.linalg import lapack
+from scipy.special import expit, log_expit, log_softmax
 
 from ..calibration import are_classes
 
@@ -29,6 +29,8 @@ Criterion = Literal["squared", "softmax"]
 
 #: Least and largest temperature of scores of -1 and 1; larger ones only say that the rows left out are separated.
 TEMPERATURES = (1e-2, 16.0)
+#: Where the search for it begins.
+START = 4.0
 #: What is added to a matrix that is not positive definite to rounding, of its mean diagonal; then ten times as much.
 JITTER = 1e-12
 
@@ -45,15 +47,20 @@ class Rows:
         Weights; a row without weight is none of these.
     criterion : {"squared", "softmax"}
     units : (N,) array of int
-        The row that each row as it came belongs to, in increasing order.
+        The row that each unit belongs to, in increasing order; a unit is a row as it came, or several that are equal
+        in their targets, too.
     targets, weights : (N, c) and (N,) arrays
-        Targets and weights of the rows as they came.
+        Targets and weights of the units.
     counted : (N,) array
         Weights of the errors: `weights`, or 0 where an error does not count.
     share : (n,) array
         The share of a row's weight that leaves at a time; 1 where it leaves whole.
     subjects : (n,) array of int or None
         Rows of the same number leave together.
+    numbers : (N,) array of int
+        Numbers of the units among all there are.
+    origin : array of int
+        The unit that each row as it came is, of all there are.
     """
 
     Y: np.ndarray
@@ -64,7 +71,9 @@ class Rows:
     weights: np.ndarray = field(repr=False)
     counted: np.ndarray = field(repr=False)
     share: np.ndarray = field(repr=False)
-    subjects: np.ndarray | None = None
+    subjects: np.ndarray | None
+    numbers: np.ndarray = field(repr=False)
+    origin: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.s)
@@ -73,38 +82,37 @@ class Rows:
     def plain(cls, Y: np.ndarray, s: np.ndarray, criterion: Criterion, subjects=None) -> Rows:
         """Return rows of which each stands for itself."""
         n = len(s)
-        return cls(Y, s, criterion, np.arange(n), Y, s, s, np.ones(n), subjects)
+        return cls(Y, s, criterion, np.arange(n), Y, s, s, np.ones(n), subjects, np.arange(n), np.arange(n))
 
     def take(self, chosen: np.ndarray) -> Rows:
         """Return some of the rows, in the order given; all that belongs to a row goes with it."""
-        first = np.searchsorted(self.units, chosen)
-        last = np.searchsorted(self.units, chosen, side="right")
-        at = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)])
+        at, counts = chosen, np.ones(len(chosen), dtype=int)
+        if len(self.units) > len(self):
+            first = np.searchsorted(self.units, chosen)
+            counts = np.searchsorted(self.units, chosen, side="right") - first
+            at = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         return Rows(
             self.Y[chosen],
             self.s[chosen],
             self.criterion,
-            np.repeat(np.arange(len(chosen)), last - first),
+            np.repeat(np.arange(len(chosen)), counts),
             self.targets[at],
             self.weights[at],
             self.counted[at],
             self.share[chosen],
             None if self.subjects is None else self.subjects[chosen],
+            self.numbers[at],
+            self.origin,
         )
+
+    def weighing(self, factor: float) -> Rows:
+        """Return the same rows with multiples of their weights."""
+        s, weights, counted = (factor * w for w in (self.s, self.weights, self.counted))
+        return replace(self, s=s, weights=weights, counted=counted)
 
     def counting(self, rows: np.ndarray) -> Rows:
         """Return the same rows, of which only the errors of some (n,) are counted."""
-        return Rows(
-            self.Y,
-            self.s,
-            self.criterion,
-            self.units,
-            self.targets,
-            self.weights,
-            self.weights * rows[self.units],
-            self.share,
-            self.subjects,
-        )
+        return replace(self, counted=self.weights * rows[self.units])
 
 
 def merged(
@@ -114,19 +122,7 @@ def merged(
 
     Rows of different subjects are never merged. O(n d log n).
     """
-    words = np.ascontiguousarray(X if subjects is None else np.column_stack([X, subjects]))
-    words = words + 0.0  # a negative zero equals zero
-    view = (
-        words.view(np.dtype((np.void, words.itemsize * words.shape[1])))[:, 0]
-        if words.shape[1]
-        else np.zeros(len(X))
-    )
-    _, first, which = np.unique(view, return_index=True, return_inverse=True)
-    # In the order in which they first appear: the bytes of a number know nothing of its size.
-    order = np.argsort(first, kind="stable")
-    number = np.empty(len(first), dtype=np.intp)
-    number[order] = np.arange(len(first))
-    first, which = first[order], number[which.ravel()]
+    first, which = _distinct(X if subjects is None else np.column_stack([X, subjects]))
     mass = np.bincount(which, weights=s)
     means = np.stack([np.bincount(which, weights=s * y) for y in Y.T], axis=1) / mass[:, None]
     # Where most rows have copies with other targets, a unit of weight leaves at a time. Copies with the same target are
@@ -135,19 +131,32 @@ def merged(
     np.logical_or.at(differs, which, (Y[first][which] != Y).any(axis=1))
     many = mass[differs].sum() > 0.5 * mass.sum()
     share = np.minimum(1.0, 1.0 / np.maximum(mass, 1.0)) if many and subjects is None else np.ones(len(first))
-    units = np.argsort(which, kind="stable")
-    rows = Rows(
-        means,
-        mass,
-        criterion,
-        which[units],
-        Y[units],
-        s[units],
-        s[units],
-        share,
-        None if subjects is None else subjects[first],
+    one, unit = np.arange(len(X)), np.arange(len(X))
+    if len(first) < len(X):
+        one, unit = _distinct(np.column_stack([which, Y]))
+    order = np.argsort(which[one], kind="stable")
+    weights, numbers = np.bincount(unit, weights=s)[order], np.arange(len(one))
+    origin = np.empty(len(one), dtype=int)
+    origin[order] = numbers
+    kept = None if subjects is None else subjects[first]
+    units, targets = which[one][order], Y[one][order]
+    return first, Rows(
+        means, mass, criterion, units, targets, weights, weights, share, kept, numbers, origin[unit]
     )
-    return first, rows
+
+
+def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the rows that are the first of their kind, and the kind of every row."""
+    words = np.ascontiguousarray(values) + 0.0  # a negative zero equals zero
+    if not words.shape[1]:
+        return np.zeros(1, dtype=int), np.zeros(len(words), dtype=int)
+    view = words.view(np.dtype((np.void, words.itemsize * words.shape[1])))[:, 0]
+    _, first, which = np.unique(view, return_index=True, return_inverse=True)
+    # In the order in which they first appear: the bytes of a number know nothing of its size.
+    order = np.argsort(first, kind="stable")
+    number = np.empty(len(first), dtype=np.intp)
+    number[order] = np.arange(len(first))
+    return first[order], number[which.ravel()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +168,7 @@ class LeftOut:
     error : float
         The mean loss of rows left out: squares relative to those of the targets, or the softmax loss.
     scores : (N, c) array
-        Scores of the rows as they came, each left out.
+        Scores of the units, each left out.
     temperature : float
         The multiple of the scores that the softmax loss is best at; NaN for squares.
     in_kernel : (n, n) array or None
@@ -178,7 +187,8 @@ class LeftOut:
 def leave_out(K: np.ndarray, noise: float, rows: Rows, *, gradient: bool = True, dtype=np.float32) -> LeftOut:
     """Return the error of rows left out of the ridge machine on K, and its gradient.
 
-    O(n³): an inverse, and for the gradient a product of the same size, which `dtype` is the precision of.
+    O(n³): a factor, in double precision, then an inverse and for the gradient a product, in that of `dtype`: from an
+    exact factor on, single precision has all the digits that an error and a gradient need.
 
     Parameters
     ----------
@@ -189,11 +199,12 @@ def leave_out(K: np.ndarray, noise: float, rows: Rows, *, gradient: bool = True,
     rows : Rows
     """
     D = noise / rows.s
-    H = inverse(K, D)
-    alpha = H @ rows.Y
+    factor = factored(K, D)
+    H = inverse_of(factor, dtype)
+    alpha = lapack.dpotrs(factor, rows.Y, lower=1)[0]
     if rows.subjects is not None:
         return _leave_subjects_out(H, alpha, D, rows, gradient, dtype)
-    h = np.diagonal(H)
+    h = np.diagonal(H).astype(float)
     residual = alpha * D[:, None]  # y - f
     q = 1.0 - rows.share + rows.share * D * h  # 1 - share · S_tt, S the smoother
     whole = rows.share == 1.0
@@ -210,7 +221,7 @@ def leave_out(K: np.ndarray, noise: float, rows: Rows, *, gradient: bool = True,
     )
     U = G * (D / q)[:, None]
     w = own * rows.share * D / q
-    P = _in_kernel(H, alpha, U, (H * w.astype(dtype)).astype(dtype), dtype)
+    P = _in_kernel(H, alpha, U, H * w.astype(dtype), dtype)
     explicit = np.einsum("tk,tk->t", G, alpha) / q - own * rows.share * h / q
     return LeftOut(error, scores, temperature, P, float(D @ (np.diagonal(P) + explicit)))
 
@@ -219,10 +230,9 @@ def _leave_subjects_out(H, alpha, D, rows: Rows, gradient: bool, dtype) -> LeftO
     """Leave the rows of a subject out together: e_B = H_BB⁻¹ α_B, for every subject B."""
     assert rows.subjects is not None
     E, systems = np.empty_like(alpha), []
-    for number in np.unique(rows.subjects):
-        B = np.flatnonzero(rows.subjects == number)
-        systems.append((B, H[np.ix_(B, B)]))
-        E[B] = solve(systems[-1][1], alpha[B], assume_a="sym")
+    for B in _by_size(rows.subjects):
+        systems.append((B, H[B[:, :, None], B[:, None, :]].astype(float)))
+        E[B] = np.linalg.solve(systems[-1][1], alpha[B])
     per_unit = rows.targets - rows.Y[rows.units] + E[rows.units]
     error, g, temperature = _judge(per_unit, rows)
     scores = rows.targets - per_unit
@@ -230,18 +240,26 @@ def _leave_subjects_out(H, alpha, D, rows: Rows, gradient: bool, dtype) -> LeftO
         return LeftOut(error, scores, temperature)
     G = _sums(rows, g)
     U, WH = np.empty_like(G), np.empty(H.shape, dtype=dtype)
-    for B, block in systems:
-        U[B] = solve(block, G[B], assume_a="sym")
-        W = 0.5 * (U[B] @ E[B].T + E[B] @ U[B].T)
-        WH[B] = W @ H[B]
+    for B, blocks in systems:
+        U[B] = np.linalg.solve(blocks, G[B])
+        W = np.einsum("kac,kbc->kab", U[B], E[B])
+        WH[B] = 0.5 * (W + W.transpose(0, 2, 1)).astype(dtype) @ H[B]
     P = _in_kernel(H, alpha, U, WH.T, dtype)
     return LeftOut(error, scores, temperature, P, float(D @ np.diagonal(P)))
 
 
+def _by_size(subjects: np.ndarray) -> list[np.ndarray]:
+    """Return the rows of all subjects: an array (k, b) for the k subjects with b rows each, for every b."""
+    _, which, counts = np.unique(subjects, return_inverse=True, return_counts=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    first = np.cumsum(counts) - counts
+    return [order[first[counts == b][:, None] + np.arange(b)] for b in np.unique(counts).tolist()]
+
+
 def _in_kernel(H, alpha, U, HW, dtype) -> np.ndarray:
     """Return HW·H - ½ (H U αᵀ + α Uᵀ H)."""
-    P = np.asarray(HW @ H.astype(dtype))
-    HU, alpha = (H @ U).astype(dtype), alpha.astype(dtype)
+    P = np.asarray(HW @ H)
+    HU, alpha = H @ U.astype(dtype), alpha.astype(dtype)
     P -= dtype(0.5) * (np.hstack([HU, alpha]) @ np.hstack([alpha, HU]).T)
     return P
 
@@ -255,21 +273,27 @@ def _sums(rows: Rows, values: np.ndarray) -> np.ndarray:
     return out
 
 
-def inverse(K: np.ndarray, D: np.ndarray) -> np.ndarray:
-    """Return (K + 11ᵀ + diag(D))⁻¹; what is not positive definite to rounding gets more on its diagonal."""
-    G = K + 1.0
-    diagonal = np.diag_indices(len(G))
-    G[diagonal] += D
-    jitter = JITTER * float(np.mean(G[diagonal]))
+def factored(K: np.ndarray, D: np.ndarray) -> np.ndarray:
+    """Return the lower factor of K + 11ᵀ + diag(D); what is not positive definite to rounding gets more."""
+    jitter = 0.0
     while True:
-        factor, failed = lapack.dpotrf(G, lower=1, clean=0)
+        G = K + 1.0
+        G.flat[:: len(G) + 1] += D + jitter
+        mean = float(np.mean(np.diagonal(G)))
+        factor, failed = lapack.dpotrf(G.T, lower=1, overwrite_a=1)  # symmetric: as LAPACK wants it
         if not failed:
-            break
-        G[diagonal] += jitter
-        jitter *= 10
-    lower, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    H = np.tril(lower)
-    H += np.tril(H, -1).T
+            return factor
+        jitter = max(10 * jitter, JITTER * mean)
+
+
+def inverse_of(factor: np.ndarray, dtype=np.float64) -> np.ndarray:
+    """Return the inverse of a factored matrix, in a precision."""
+    if dtype == np.float32:
+        lower, _ = lapack.spotri(factor.astype(np.float32), lower=1, overwrite_c=1)
+    else:
+        lower, _ = lapack.dpotri(factor, lower=1)
+    H = lower + lower.T  # zeros above the diagonal
+    H.flat[:: len(H) + 1] *= dtype(0.5)
     return H
 
 
@@ -292,33 +316,47 @@ def softmax_loss(F: np.ndarray, T: np.ndarray, w: np.ndarray) -> tuple[float, np
     """
     w = w / max(float(w.sum()), np.finfo(float).tiny)
     low, high = TEMPERATURES
-    tau = 1.0
-    for _ in range(30):
-        value, slope, curvature, minus = _at_temperature(tau, F, T, w)
+    slopes = _logistic_slopes(T[:, 0] * F[:, 0], w) if F.shape[1] == 1 else _softmax_slopes(F, T > 0, w)
+    tau = START
+    for _ in range(30):  # Newton's
+        slope, curvature = slopes(tau)
         if (tau >= high and slope <= 0) or (tau <= low and slope >= 0):
             break
-        step = float(np.clip(-slope / max(curvature, 1e-300), -0.5 * tau, tau))
-        if abs(step) <= 1e-9 * tau:
+        step = min(max(-slope / max(curvature, 1e-300), -0.5 * tau), tau)
+        tau = min(max(tau + step, low), high)
+        if abs(step) <= 1e-6 * tau:  # the error is now the square of that
             break
-        tau = float(np.clip(tau + step, low, high))
-    return value, minus, tau
-
-
-def _at_temperature(tau, F, T, w):
-    """Return the loss of τF, its derivatives in τ, and minus its gradient in F."""
     if F.shape[1] == 1:
-        M = T[:, 0] * F[:, 0]
-        wrong = np.exp(log_expit(-tau * M))
-        value, slope = -float(w @ log_expit(tau * M)), -float(w @ (M * wrong))
-        curvature = float(w @ (np.square(M) * wrong * (1 - wrong)))
-        return value, slope, curvature, (w * tau * wrong * T[:, 0])[:, None]
-    log_p = log_softmax(tau * F, axis=1)
-    p, right = np.exp(log_p), T > 0
-    mean = np.sum(p * F, axis=1)
-    value = -float(w @ np.sum(log_p * right, axis=1))
-    slope = float(w @ (mean - np.sum(F * right, axis=1)))
-    curvature = float(w @ (np.sum(p * np.square(F), axis=1) - np.square(mean)))
-    return value, slope, curvature, tau * w[:, None] * (right - p)
+        M = tau * T[:, 0] * F[:, 0]
+        return -float(w @ log_expit(M)), (w * tau * expit(-M) * T[:, 0])[:, None], tau
+    log_p, right = log_softmax(tau * F, axis=1), T > 0
+    return -float(w @ np.sum(log_p * right, axis=1)), tau * w[:, None] * (right - np.exp(log_p)), tau
+
+
+def _logistic_slopes(M: np.ndarray, w: np.ndarray):
+    """Return a function from τ to the first two derivatives of the logistic loss of margins τM."""
+    wM = w * M
+    wMM = wM * M
+
+    def slopes(tau: float) -> tuple[float, float]:
+        wrong = expit(-tau * M)
+        return -float(wM @ wrong), float(wMM @ (wrong * (1.0 - wrong)))
+
+    return slopes
+
+
+def _softmax_slopes(F: np.ndarray, right: np.ndarray, w: np.ndarray):
+    """Return a function from τ to the first two derivatives of the softmax loss of scores τF."""
+    F = F - F.max(axis=1, keepdims=True)  # so that nothing overflows, whatever τ is
+    reached, squares = float(w @ np.sum(F * right, axis=1)), np.square(F)
+
+    def slopes(tau: float) -> tuple[float, float]:
+        p = np.exp(tau * F)
+        p /= p.sum(axis=1, keepdims=True)
+        mean = np.einsum("ik,ik->i", p, F)
+        return float(w @ mean) - reached, float(w @ (np.einsum("ik,ik->i", p, squares) - np.square(mean)))
+
+    return slopes
 
 
 def criterion_of(Y: np.ndarray) -> Criterion:

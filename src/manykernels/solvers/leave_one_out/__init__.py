@@ -18,6 +18,7 @@ from scipy.spatial.distance import pdist
 from ..._util.checks import Rule, number, whole
 from ..._util.threads import one_blas_thread
 from ...combination import Combination
+from ...families.bandwidths import block_numbers
 from ...families.base import Enumerable, Family, can
 from ...kernels.statistics import dense
 from ...problem import Problem
@@ -27,26 +28,39 @@ from ..bandwidth_learning.candidates import (
     Weighed,
     Weighing,
     best_single,
+    groups_by_kernel,
     groups_of,
     learn_columns,
+    left_out_scores,
+    matrices,
     some,
     weigh,
+    weigh_again,
 )
-from ..bandwidth_learning.left_out import criterion_of, merged, softmax_loss
+from ..bandwidth_learning.left_out import Rows, criterion_of, merged, softmax_loss
 from ..base import TwoStageSolver, generator, machine_on
 from ..calibration import LEAST
 from ..log import Log
+from ..verdict import warn_if_constant
 
 #: Most kernels of a list: every one costs a matrix in every group.
 MOST_LISTED = 500
 #: Bandwidths to begin with, as multiples of the median distance, and ridges λ = 1/C.
 WIDTHS, RIDGES = 2.0 ** np.arange(-3, 3), (1e-2, 1e-1, 1.0)
-#: Multiples of learned bandwidths that are candidates, too.
-MULTIPLES = (-math.log(2.0), 0.0, math.log(2.0))
+#: Learned bandwidths times these powers of two are candidates.
+POWERS = (-1, 0, 1)
 #: Kernels with a smaller share of the largest weight are left out.
 LEAST_SHARE = 0.01
 #: Fewer rows than this teach no bandwidths per column.
 FEW_TEACHERS = 20
+#: Most that scores of -1 and 1 are multiplied by for probabilities where few rows were left out: .88 is the largest.
+UNSURE = 2.0
+#: Digits of columns and targets that teach.
+DIGITS = 10
+#: Shares of the rows that bandwidths are learned without, and fewer of them for more rows than this, which tell enough.
+FOLDS, FEW_FOLDS, FEW_FOLDS_ROWS = 3, 2, 2_000
+#: Rows that are left out of all others, and the rows of a group beyond.
+WHOLE_ROWS, LEFT_OUT_ROWS = 2_000, 1_000
 
 
 class LeaveOneOut(TwoStageSolver):
@@ -60,10 +74,16 @@ class LeaveOneOut(TwoStageSolver):
     H = (K + 11ᵀ + diag(1/(C s)))⁻¹ and α = HY the error of row t is α_t/H_tt: one inverse gives all of them, and the
     gradient in every weight, every bandwidth and C.
 
-    First the best single bandwidth of every continuum; from it, where ``ard=True``, one per column, learned on either
-    half of the rows by steps of Adam; then the weights of {one bandwidth, one per column} × {½, 1, 2}, and of all
-    kernels that are given, and C, with every half's bandwidths judged by the other half. Errors are taken within groups
-    of neighbours, which are as dense as all rows are. Then the machine is trained on all rows.
+    First the best single bandwidth of every continuum; from it, where ``ard=True``, one per column, learned by steps of
+    Adam three times, each time without another third of the rows (of more than 2,000, twice, without a half); then the
+    weights of {one bandwidth, one per column} × {½, 1, 2}, and of all kernels that are given, and C, with bandwidths
+    judged by the third that has not taught them.
+    Errors are taken within groups of neighbours, which are as dense as all rows are. Then the machine is trained on all
+    rows, with the mean bandwidths.
+
+    Scores of rows left out, by bandwidths and weights of the other two thirds, calibrate probabilities, and are the
+    result's ``left_out``: within all rows up to 2,000, else within groups of 1,000 neighbours. With ``groups`` a
+    subject's rows are always left out together.
 
     Parameters
     ----------
@@ -75,7 +95,8 @@ class LeaveOneOut(TwoStageSolver):
         Bandwidths per column are drawn towards the single one by a normal prior on their logarithms: this is its
         precision.
     random_state : int, Generator, RandomState or None
-        For halves and groups; None: the same ones every time.
+        For the groups of a step, where there are more of them; few rows leave nothing to chance. None: the same ones
+        every time.
 
     Notes
     -----
@@ -137,32 +158,49 @@ class LeaveOneOut(TwoStageSolver):
 
     def learn(self, problem: Problem) -> Combination:
         """Return the learned combination of kernels."""
-        return self._learned(problem).combination
+        self.check_params()
+        with one_blas_thread():  # many small systems
+            return Learning(self, problem).run().combination
 
     def solve(self, problem, init=None, on_iteration=None):
         """Learn kernel and C, then train the machine on all rows."""
-        log = Log(on_iteration, time.perf_counter())
-        learned = self._learned(problem)
-        C = learned.C if self.settles_C(problem) else problem.C
-        result = machine_on(replace(problem, C=C), learned.combination, log)
-        trace = replace(result.trace, extra={"left_out": (learned.error,), "C": (C,)})
-        calibration = learned.calibration if self.settles_C(problem) else None
-        return replace(result, C=C, calibration=calibration, trace=trace)
-
-    def _learned(self, problem: Problem) -> Learned:
         self.check_params()
-        with one_blas_thread():  # many small systems
-            return Learning(self, problem).run()
+        log = Log(on_iteration, time.perf_counter())
+        with one_blas_thread():
+            learning = Learning(self, problem)
+            learned = learning.run()
+            if not self.settles_C(problem):
+                return machine_on(problem, learned.combination, log)
+            F = learning.left_out(learned)
+        result = machine_on(replace(problem, C=learned.C), learned.combination, log)
+        calibration = learning.calibration(F)
+        learning.verdict(F, calibration)
+        extra = {"left_out": learned.weighed.errors, "steps": learned.steps, "C": (learned.C,)}
+        trace = replace(result.trace, extra=extra)
+        return replace(result, C=learned.C, calibration=calibration, left_out=F, trace=trace)
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What was learned: the kernel, C, the error of rows left out, and what turns scores into probabilities."""
+    """What was learned.
+
+    Attributes
+    ----------
+    combination : Combination
+    C : float
+    candidates : lists of Candidate
+        The same kernels, with bandwidths that different rows have taught.
+    weighed : Weighed
+        Their weights.
+    steps : tuple of float
+        The error of rows left out in every step of bandwidths, on average over all that was learned.
+    """
 
     combination: Combination
     C: float
-    error: float
-    calibration: np.ndarray | None
+    candidates: list[list[Candidate]]
+    weighed: Weighed
+    steps: tuple[float, ...]
 
 
 class Learning:
@@ -172,62 +210,128 @@ class Learning:
         self.solver, self.problem = solver, problem
         self.rng = generator(0 if solver.random_state is None else solver.random_state)
         self.effort = Effort(solver.group_rows, solver.groups, solver.steps)
-        used = problem.sample_weight > 0
-        X, s = dense(problem.X)[used], problem.sample_weight[used]
+        self.used = np.flatnonzero(problem.sample_weight > 0)
+        s = problem.sample_weight[self.used]
+        # Neither the unit of the targets nor that of the weights says anything, and nor does rounding.
+        Y = problem.Y[self.used] if not problem.loss.multiclass else 2.0 * problem.Y[self.used] - 1.0
+        self.target_unit = _power_of_ten(np.abs(Y).max(initial=0.0))
+        Y = np.round(Y / self.target_unit, DIGITS)
+        subjects = None if problem.groups is None else problem.groups[self.used]
+        if subjects is not None and not np.ptp(subjects):
+            raise ValueError(
+                "groups holds one group only among the rows with weight, and no row is left when it leaves; pass at "
+                "least two groups, or none."
+            )
+        if problem.family.pairwise:
+            self.rows = Rows.plain(Y, s, criterion_of(Y), subjects)
+        else:
+            self._set_columns(dense(problem.X)[self.used], Y, s, subjects)
+        self.weight_unit = float(_significant(self.rows.s.mean()))
+        self.rows = self.rows.weighing(1.0 / self.weight_unit)
+        self.folds = self._deal()
+        self.errors: list[list[float]] = []
+
+    def _set_columns(self, X, Y, s, subjects) -> None:
+        """Merge equal rows, and bring them into an order for draws that depends neither on theirs nor on units."""
         self.mean = _ordered_sum(s[:, None] * X) / s.sum()
-        spread = np.sqrt(_ordered_sum(s[:, None] * np.square(X - self.mean)) / s.sum())
+        self.variance = _ordered_sum(s[:, None] * np.square(X - self.mean)) / s.sum()
         # A column without spread, to rounding, is constant.
-        self.unit = np.where(spread > 1e-12 * np.abs(X).max(axis=0, initial=0.0), spread, 1.0)
-        Y = problem.Y[used] if not problem.loss.multiclass else 2.0 * problem.Y[used] - 1.0
-        first, rows = merged(X, Y, s, criterion_of(Y))
-        Z = (X[first] - self.mean) / self.unit
-        # In an order that depends neither on that of rows and columns nor on units: draws are made in it.
+        self.variance[np.sqrt(self.variance) <= 1e-12 * np.abs(X).max(axis=0, initial=0.0)] = 0.0
+        first, rows = merged(X, Y, s, criterion_of(Y), subjects)
+        # Rounded: what differs in the last bits only must teach the same, and steps would magnify these bits.
+        Z = np.round((X[first] - self.mean) / self._unit(True), DIGITS)
         order = np.lexsort((np.round(np.sum(Z**3, axis=1), 9), np.round(np.sum(Z**2, axis=1), 9)))
         self.X, self.Z, self.rows = X[first][order], Z[order], rows.take(order)
 
+    def _unit(self, ard: Any) -> np.ndarray:
+        """Return the units that bandwidths per column, or per block of columns, are in."""
+        variance = self.variance
+        if not isinstance(ard, bool):
+            block = block_numbers(ard)
+            variance = np.bincount(block, weights=variance)[block]
+        return np.where(variance > 0, _significant(np.sqrt(variance)), 1.0)
+
+    def _deal(self) -> np.ndarray:
+        """Return the rows of every fold, (k, n): those that bandwidths and weights are learned without, to be judged.
+
+        Rows, or subjects, are dealt out in an order of neighbours, class by class, so that all folds are alike. Too few
+        of them are one fold.
+        """
+        n, subjects = len(self.rows), self.rows.subjects
+        most = FOLDS if n <= FEW_FOLDS_ROWS else FEW_FOLDS
+        near = np.arange(n)
+        if not self.problem.family.pairwise:
+            near = np.concatenate(groups_of(self.Z, np.zeros(self.Z.shape[1]), self.rows, 1))
+        if subjects is None:
+            label = self.rows.Y @ np.arange(1.0, 1.0 + self.rows.Y.shape[1])
+            order = near[np.argsort(label[near], kind="stable")] if self.rows.criterion == "softmax" else near
+            count = most if n >= FEW_TEACHERS else 1
+            return _dealt(order, count) == np.arange(count)[:, None]
+        _, first, which = np.unique(subjects, return_index=True, return_inverse=True)
+        rank = np.empty(n)
+        rank[near] = np.arange(n)
+        count = max(1, min(most, len(first) // 2)) if n >= FEW_TEACHERS else 1
+        return _dealt(np.argsort(rank[first]), count)[which.ravel()] == np.arange(count)[:, None]
+
     def run(self) -> Learned:
         """Return what the errors of rows left out teach."""
-        problem, n = self.problem, len(self.rows)
+        problem = self.problem
         keeps = self.solver.settles_C(problem) and not problem.choose_C
-        fixed = -math.log(problem.C) if keeps else None
-        halves = np.zeros(n, dtype=int)
-        halves[self.rng.permutation(n)[n // 2 :]] = 1
-        candidates: list[list[Candidate]] = [[], []]
+        fixed = -math.log(problem.C * self.weight_unit) if keeps else None
+        learns = any(getattr(part, "ard", False) for part in problem.family.families())
+        candidates: list[list[Candidate]] = [[] for _ in (self.folds if learns else [None])]
         ridges: list[float] = []
         for k, part in enumerate(problem.family.families()):
             if hasattr(part, "statistic"):
-                ridges += self._learn_part(k, part, halves, candidates, fixed)
+                ridges += self._learn_part(k, part, candidates, fixed)
             else:
+                listed = self._listed(k, part)
                 for own in candidates:
-                    own += self._listed(k, part)
+                    own += listed
+        if not candidates[0]:
+            raise ValueError("kernels all vanish on the rows of X; pass others.")
         log_noise = fixed if fixed is not None else float(np.mean(ridges)) if ridges else math.log(0.1)
-        weighed, weighing = self._weigh(candidates, halves, log_noise, fixed is not None)
-        return self._learned(candidates, weighed, weighing)
+        self.weighing = self._weighing(candidates)
+        weighed = weigh(
+            self.weighing, len(candidates[0]), log_noise, self.effort, fixed_noise=fixed is not None
+        )
+        C = math.exp(-weighed.log_noise) / self.weight_unit if problem.choose_C else problem.C
+        steps = tuple(np.mean(self.errors, axis=0).tolist()) if self.errors else ()
+        return Learned(self._combination(candidates, weighed.theta), C, candidates, weighed, steps)
 
     # -- candidates ------------------------------------------------------------------------------------
 
-    def _learn_part(self, k: int, part: Any, halves, candidates, fixed) -> list[float]:
+    def _learn_part(self, k: int, part: Any, candidates, fixed) -> list[float]:
         """Add the candidates of a continuum, and return the ridges that went with them."""
-        Z = self.Z if part.ard else self.X - self.mean
+        Z = self._rows_of(part)
         start = self._start(part, Z, fixed)
-        found = [start, start]
-        if part.ard and len(Z) >= FEW_TEACHERS:
-            found = [self._per_column(part, Z, np.flatnonzero(halves == h), start, fixed) for h in (0, 1)]
+        found = [start] * len(candidates)
+        if part.ard and len(candidates) > 1:
+            found = [self._per_column(part, Z, np.flatnonzero(~f), start, fixed) for f in self.folds]
         for own, t in zip(candidates, found, strict=True):
             shapes = [start] if t is start else [start, t]
             own += [
-                Candidate(part.statistic, shape[:-1] + m, part=k, Z=Z) for shape in shapes for m in MULTIPLES
+                Candidate(part.statistic, log_sigma, part=k, Z=Z, power=power)
+                for log_sigma in (shape[:-1] for shape in shapes)
+                for power in POWERS
             ]
         return [float(t[-1]) for t in found]
 
+    def _rows_of(self, part) -> np.ndarray:
+        """Return rows in the units of a continuum's bandwidths."""
+        if part.ard is True:
+            return self.Z
+        return self.Z * self._unit(True) / (self._unit(part.ard) if part.ard else 1.0)
+
     def _start(self, part, Z, fixed) -> np.ndarray:
-        widths = _median_distance(part.statistic, Z, self.rng) * WIDTHS
+        widths = _median_distance(part.statistic, Z) * WIDTHS
         if not isinstance(part.bounds, str) and np.ndim(part.bounds) == 1 and not part.ard:
             widths = np.clip(widths, *part.bounds)
         ridges = RIDGES if fixed is None else (math.exp(fixed),)
         return best_single(part.statistic, Z, self.rows, widths, ridges, self.effort, self.rng)[1]
 
     def _per_column(self, part, Z, taught, start, fixed) -> np.ndarray:
+        self.errors.append([])
         return learn_columns(
             part.statistic,
             Z[taught],
@@ -237,6 +341,8 @@ class Learning:
             self.effort,
             self.rng,
             fixed_noise=fixed is not None,
+            blocks=None if part.ard is True else block_numbers(part.ard),
+            errors=self.errors[-1],
         )
 
     def _listed(self, k: int, part: Any) -> list[Candidate]:
@@ -244,50 +350,118 @@ class Learning:
         out = []
         for member in part.members():
             z = self.problem.family.member_of(k, member)
-            rho_sq = float(self.problem.scale.rho_sq([z], 1.0)[0])
+            rho_sq = float(_significant(self.problem.scale.rho_sq([z], 1.0))[0])
             if rho_sq > 0:
-                out.append(Candidate(gram=_gram_of(part, self.X, member, rho_sq), part=k, member=member))
+                out.append(Candidate(gram=self._gram_of(part, member, rho_sq), part=k, member=member))
         return out
+
+    def _gram_of(self, part, member, rho_sq: float):
+        weight = np.array([1.0 / rho_sq])
+        if part.pairwise:
+            stack, used = self.problem.X, self.used
+            return lambda i: part.gram(stack[np.ix_(used[i], used[i])], None, [member], weight)
+        X = self.X
+        return lambda i: part.gram(X[i], X[i], [member], weight)
 
     # -- weights ---------------------------------------------------------------------------------------
 
-    def _weigh(self, candidates, halves, log_noise: float, fixed: bool) -> tuple[Weighed, Weighing]:
-        shape = next((c.log_sigma for c in candidates[0] if c.log_sigma is not None and c.Z is self.Z), None)
-        near = np.zeros(self.Z.shape[1]) if shape is None else shape
-        groups = groups_of(self.Z, near, self.rows, self.effort.weight_rows)
-        chosen = some(groups, self.effort.weight_groups, self.rng)
-        learned = any(c.log_sigma is not None for c in candidates[0])
-        weighing = Weighing(self.rows, candidates if learned else candidates[:1], halves, chosen)
-        return weigh(weighing, len(candidates[0]), log_noise, self.effort, fixed_noise=fixed), weighing
+    def _groups(self, candidates, size: int) -> list[np.ndarray]:
+        """Return all rows in groups of neighbours, by the first bandwidths, or by the sum of ready-made kernels."""
+        if self.problem.family.pairwise:
+            return groups_by_kernel(sum(matrices(candidates[0], np.arange(len(self.rows)))), size)
+        first = next((c for c in candidates[0] if c.log_sigma is not None), None)
+        Z, near = (self.Z, np.zeros(self.Z.shape[1])) if first is None else (first.Z, first.log_sigma)
+        return groups_of(Z, near, self.rows, size)
 
-    def _learned(self, candidates, weighed: Weighed, weighing: Weighing) -> Learned:
-        theta = np.where(weighed.theta >= LEAST_SHARE * weighed.theta.max(), weighed.theta, 0.0)
+    def _weighing(self, candidates) -> Weighing:
+        groups = some(self._groups(candidates, self.effort.weight_rows), self.effort.weight_groups)
+        return Weighing(self.rows, candidates, ~self.folds, groups)
+
+    def _combination(self, candidates, theta: np.ndarray) -> Combination:
+        theta = _without_small(theta)
         used = np.flatnonzero(theta).tolist()
-        members = [self._member(candidates[0][i], candidates[1][i]) for i in used]
+        members = [self._member([own[i] for own in candidates]) for i in used]
         rho_sq = self.problem.scale.rho_sq(members, 1.0)
-        weights = theta[used] / theta.sum() / rho_sq
-        combination = Combination(self.problem.family, members, weights, np.sqrt(rho_sq))
-        calibration = None
-        if self.rows.criterion == "softmax":
-            F, T, w = weighing.scores(weighed.theta, weighed.log_noise)
-            calibration = np.array([softmax_loss(F, T, w)[2]]) if len(w) >= LEAST else None
-        C = math.exp(-weighed.log_noise) if self.problem.choose_C else self.problem.C
-        return Learned(combination, C, weighed.error, calibration)
+        return Combination(self.problem.family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
 
-    def _member(self, one: Candidate, other: Candidate) -> Any:
-        """Return a candidate as a member; of bandwidths per column, the mean of what either half taught."""
-        part = self.problem.family.families()[one.part]
-        member = one.member
-        if one.log_sigma is not None and other.log_sigma is not None:
-            log_sigma = 0.5 * (one.log_sigma + other.log_sigma)
-            sigma = np.exp(log_sigma) * self.unit if part.ard else np.exp(log_sigma)
+    def _member(self, same: list[Candidate]) -> Any:
+        """Return a candidate as a member; of bandwidths per column, the mean of what all parts of the rows taught."""
+        part, member = self.problem.family.families()[same[0].part], same[0].member
+        if same[0].log_sigma is not None:
+            sigma = np.exp(np.mean([c.log_sigma for c in same if c.log_sigma is not None], axis=0))
+            sigma = np.ldexp(sigma * self._unit(part.ard) if part.ard else sigma, same[0].power)
             member = tuple(sigma.tolist()) if part.ard else float(sigma[0])
-        return self.problem.family.member_of(one.part, member)
+        return self.problem.family.member_of(same[0].part, member)
+
+    # -- rows left out ---------------------------------------------------------------------------------
+
+    def left_out(self, learned: Learned) -> np.ndarray:
+        """Return the scores (n, c) of all rows of the problem, each left out; NaN for those without weight.
+
+        Neither the bandwidths nor the weights behind a row's score have been taught by that row's fold.
+        """
+        n, candidates, weights = len(self.rows), learned.candidates, [learned.weighed]
+        if len(self.folds) > 1:
+            weights = [self._weighed_without(fold, learned.weighed) for fold in self.folds]
+            candidates = candidates if len(candidates) > 1 else candidates * len(self.folds)
+        weights = [replace(w, theta=_without_small(w.theta)) for w in weights]
+        groups = self._groups(candidates, n if n <= WHOLE_ROWS else LEFT_OUT_ROWS)
+        F = np.full(self.problem.Y.shape, np.nan)
+        F[self.used] = self.target_unit * left_out_scores(self.rows, candidates, self.folds, groups, weights)
+        return F
+
+    def _weighed_without(self, fold: np.ndarray, weighed: Weighed) -> Weighed:
+        fewer = self.weighing.without(fold)
+        return weigh_again(fewer, weighed, self.effort, not self.problem.choose_C) if fewer.work else weighed
+
+    def calibration(self, F: np.ndarray) -> np.ndarray | None:
+        """Return what turns scores into probabilities, None for numbers."""
+        if self.rows.criterion != "softmax":
+            return None
+        pb, at = self.problem, self.used
+        factor = softmax_loss(F[at], pb.Y[at], pb.sample_weight[at])[2]
+        return np.array([factor if len(at) >= LEAST else min(factor, UNSURE)])
+
+    def verdict(self, F: np.ndarray, calibration: np.ndarray | None) -> None:
+        """Warn of scores of rows left out that are hardly better than a constant."""
+        pb, at, classes = self.problem, self.used, self.rows.criterion == "softmax"
+        if len(at) >= LEAST:
+            F = F[at] if calibration is None else calibration * F[at]
+            warn_if_constant("LeaveOneOut", F, pb.Y[at], pb.sample_weight[at], classes=classes)
 
 
 def _is_learnable(part: Family) -> bool:
     listed = can(part, Enumerable) and part.size() <= MOST_LISTED
-    return (listed or hasattr(part, "statistic")) and not part.pairwise
+    return listed or hasattr(part, "statistic")
+
+
+def _power_of_ten(value) -> Any:
+    """Return the least power of ten that is not smaller; 1 for zero."""
+    with np.errstate(divide="ignore"):
+        return np.where(value > 0, 10.0 ** np.ceil(np.log10(value)), 1.0)
+
+
+def _significant(values) -> np.ndarray:
+    """Return numbers of at least 0 with `DIGITS` significant digits."""
+    unit = _power_of_ten(values)
+    return np.round(values / unit, DIGITS) * unit
+
+
+def _dealt(order: np.ndarray, count: int) -> np.ndarray:
+    """Return a number below `count` for each: of so many that follow each other in an order, each gets another.
+
+    Which one does not depend on any random state: of few rows, another draw would give another model.
+    """
+    draws = generator(0).random((-(-len(order) // count), count)).argsort(axis=1)
+    out = np.empty(len(order), dtype=int)
+    out[order] = draws.ravel()[: len(order)]
+    return out
+
+
+def _without_small(theta: np.ndarray) -> np.ndarray:
+    """Return weights that sum to one, small ones being zero."""
+    theta = np.where(theta >= LEAST_SHARE * theta.max(), theta, 0.0)
+    return theta / theta.sum()
 
 
 def _ordered_sum(values: np.ndarray) -> np.ndarray:
@@ -295,12 +469,8 @@ def _ordered_sum(values: np.ndarray) -> np.ndarray:
     return np.sort(values, axis=0).sum(axis=0)
 
 
-def _gram_of(part, X, member, rho_sq: float):
-    return lambda chosen: part.gram(X[chosen], X[chosen], [member], np.array([1.0 / rho_sq]))
-
-
-def _median_distance(statistic: str, Z: np.ndarray, rng) -> float:
+def _median_distance(statistic: str, Z: np.ndarray) -> float:
     """Return the median distance between rows, of at most 300 of them; 1 where all are equal."""
-    some_rows = Z[rng.permutation(len(Z))[:300]]
+    some_rows = Z[np.linspace(0, len(Z) - 1, min(len(Z), 300)).astype(int)]
     distances = pdist(some_rows, "cityblock" if statistic == "l1" else "euclidean")
     return float(np.median(distances[distances > 0])) if np.any(distances > 0) else 1.0
