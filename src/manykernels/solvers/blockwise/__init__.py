@@ -51,18 +51,14 @@ class Blockwise(StreamingSolver):
     grids : "auto" or int
         Grids of binning features, shared by the kernels that have them; at least 16 each. ``"auto"``: 512 for a single
         kernel and few outputs, 384 above 200,000 rows; else 256, as ``partial_fit`` and streams of unknown length have.
-    n_features : int
-        Fourier features, shared by the kernels that have them; at least one block each.
+    n_features : "auto" or int
+        Fourier features, shared by the kernels that have them; at least one block each. ``"auto"``: 8,192, and 16,384
+        for a union on up to 25,000 rows.
     sweeps : "auto" or int
         Passes over all blocks. ``"auto"``: 3; for a single kernel 2, and 1 above 200,000 rows in no order of time.
         More grids and fewer passes over them predict better for the same time.
     p : float
         Norm over the kernels, from 1 (sparse) to 2 (all equal); for a single kernel it means nothing.
-    tune_C : bool
-        For families of bandwidths (``"laplacian"``, ``"gaussian"``, :class:`~manykernels.families.Laplacians`,
-        :class:`~manykernels.families.Gaussians`): whether C becomes a multiple of the estimator's, 2^k for whole k from
-        -10 to 12, chosen together with the bandwidths. What is used is in ``C_``, and ``objective_`` is about it. Lists
-        of kernels keep the C that is given.
     block : int
         Fourier features of a block; its Gram matrix is factored.
     bins : int
@@ -104,10 +100,9 @@ class Blockwise(StreamingSolver):
     requires = (HasRandomFeatures,)
     rules: ClassVar = {
         "grids": whole(1) | AUTO,
-        "n_features": whole(2),
+        "n_features": whole(2) | AUTO,
         "sweeps": whole(1) | AUTO,
         "p": number(1, 2),
-        "tune_C": FLAG,
         "block": whole(2),
         "bins": Rule("a power of two from 2 to 2**24", _is_table_size),
         "certify": FLAG,
@@ -122,10 +117,9 @@ class Blockwise(StreamingSolver):
         self,
         grids="auto",
         *,
-        n_features=8192,
+        n_features="auto",
         sweeps="auto",
         p=4 / 3,
-        tune_C=True,
         block=512,
         bins=2**15,
         certify=False,
@@ -137,7 +131,6 @@ class Blockwise(StreamingSolver):
         self.n_features = n_features
         self.sweeps = sweeps
         self.p = p
-        self.tune_C = tune_C
         self.block = block
         self.bins = bins
         self.certify = certify
