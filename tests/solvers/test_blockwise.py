@@ -390,9 +390,9 @@ def test_grids_and_sweeps_by_themselves(single, n_rows, expected):
     family = bound_family([Laplacian(1.0)], X, S)
     problem = Problem(X, Y, family, Scale.fit(family, X, None, S), get_loss("squared"), 1.0, S)
     assert passes(Blockwise(), problem, n_rows, single) == expected
-    assert passes(Blockwise(grids=7, sweeps=5), problem, n_rows) == (7, 5)
+    assert passes(Blockwise(grids=7, sweeps=5), problem, n_rows, single) == (7, 5)
     many = replace(problem, Y=np.zeros((len(X), 100)))
-    assert passes(Blockwise(), many, n_rows) == (256, 3)
+    assert passes(Blockwise(), many, n_rows, single) == (256, 3)
 
 
 def test_one_sweep_is_not_for_rows_in_the_order_of_time():

@@ -12,8 +12,9 @@ from ...kernels._distances import add_l1_moments, l1_distances
 
 #: Rows of a block of pairs.
 PAIR_ROWS = 128
-#: What is added to a matrix that is not positive definite to rounding, of its mean diagonal; then ten times as much.
-JITTER = 1e-12
+#: What is added to a matrix that is not positive definite to rounding, of its mean diagonal, then ten times as much, and
+#: the most: what needs more has no such excuse.
+JITTER, MOST_JITTER = 1e-12, 1e-2
 #: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
 PADDED = 8
 
@@ -77,8 +78,10 @@ def ridge_factor(H: np.ndarray, lam: float | np.ndarray) -> np.ndarray:
         if not failed:
             return factor
         size = float(np.abs(H[diagonal]).mean())
-        if not jitter < size < math.inf:
-            raise np.linalg.LinAlgError("a matrix of features is not finite; are the columns of X?")
+        if not jitter < MOST_JITTER * size < math.inf:
+            raise np.linalg.LinAlgError(
+                "a matrix of features is not positive definite; are the columns of X of extreme size?"
+            )
         jitter = max(10.0 * jitter, JITTER * size)
 
 

@@ -2,7 +2,7 @@
 
 :class:`Blockwise` says what is minimised and how. A fit is ``run.py``: it lays a plan (``plan.py``; the bandwidths of
 a continuum and C are chosen by ``preparation.py``, which learns candidates, and ``trials.py``, which compares them in
-small fits), reads the rows once into what ``rows.py`` keeps in memory or in scratch files, and sweeps over the blocks
+small fits of ``pieces.py``; kernels of a union and their weights by ``mixing.py``), reads the rows once into what ``rows.py`` keeps in memory or in scratch files, and sweeps over the blocks
 (``sweeps.py``, with ``dense_visits.py`` for blocks that are no grids). ``online.py`` is ``partial_fit``. The compiled
 loops over grids, and the threads that go on them together, are ``_grids.py``.
 """
@@ -50,12 +50,14 @@ class Blockwise(StreamingSolver):
     ----------
     grids : "auto" or int
         Grids of binning features, shared by the kernels that have them; at least 16 each. ``"auto"``: 512 for a single
-        kernel and few outputs, 384 above 200,000 rows; else 256, as ``partial_fit`` and streams of unknown length have.
+        kernel and few outputs, 384 above 200,000 rows; up to 2,048 for a union on up to 25,000 rows; else 256, as
+        ``partial_fit`` and streams of unknown length have.
     n_features : "auto" or int
         Fourier features, shared by the kernels that have them; at least one block each. ``"auto"``: 8,192, and 16,384
         for a union on up to 25,000 rows.
     sweeps : "auto" or int
-        Passes over all blocks. ``"auto"``: 3; for a single kernel 2, and 1 above 200,000 rows in no order of time.
+        Passes over all blocks. ``"auto"``: 3, and 6 for a union on up to 25,000 rows; for a single kernel 2, and 1
+        above 200,000 rows in no order of time.
         More grids and fewer passes over them predict better for the same time.
     p : float
         Norm over the kernels, from 1 (sparse) to 2 (all equal); for a single kernel it means nothing.
@@ -77,7 +79,9 @@ class Blockwise(StreamingSolver):
 
     Notes
     -----
-    *Bandwidths* of a continuum are learned from a sample first: see :mod:`manykernels.solvers.blockwise.preparation`.
+    *Bandwidths* of a continuum are learned from a sample first: see :mod:`manykernels.solvers.blockwise.preparation`;
+    of a union, which kernels to take and their weights, too: :mod:`manykernels.solvers.blockwise.mixing`. With
+    ``C="auto"`` C is a power of two, chosen along with these, and for a list of kernels by small fits; else it is kept.
     ``kernels="laplacian"`` learns one bandwidth per column. Rows in the order of time, of which columns such as a date
     tell, are judged by the last of them, and the date may come to be ignored (a bandwidth of infinity); shuffle rows
     that are to be predicted among their neighbours.

@@ -230,7 +230,8 @@ class Mixing:
         sparse, exact = self.sparse[used], self.exact[used]
         dense_ = ~sparse & ~exact
         grids = np.where(sparse, _shared(theta, sparse, MIXED_GRIDS, FEWEST_GRIDS), 1)
-        sizes = np.where(dense_, 2 * (_shared(theta, dense_, MIXED_FEATURES, FEWEST_FEATURES) // 2), 1)
+        most = min(MIXED_FEATURES, max(FEWEST_FEATURES, len(trial.Y)))
+        sizes = np.where(dense_, 2 * (_shared(theta, dense_, most, FEWEST_FEATURES) // 2), 1)
         sizes = np.where(sparse, trial.size, sizes)
         members = [self.members[i] for i in used.tolist()]
         maps = feature_maps(self.family, members, trial.rows.X.shape[1], trial.seed, sizes)

@@ -28,9 +28,9 @@ ONCE_ROWS = 200_000
 #: Grids of a single kernel, and of many rows: 128 more gain 0.5 points of R² on 10,000 rows, and nothing on 400,000 but
 #: 0.06 points of accuracy, for a quarter of the time.
 SINGLE_GRIDS, ONCE_GRIDS = 512, 384
-#: Fourier features; and up to so many rows a union has more grids and more of these, next to what exact machines do.
+#: Fourier features; and up to so many rows a union has more of everything, and is next to an exact machine.
 FEATURES = 8192
-MORE_ROWS, MORE_GRIDS, MORE_FEATURES = 25_000, 2048, 16_384
+MORE_ROWS, MORE_GRIDS, MORE_FEATURES, MORE_SWEEPS = 25_000, 2048, 16_384, 6
 #: So many grids are for coefficients that take no more than this.
 MOST_BYTES = 2**30
 #: Most rows, and most kernels, whose alignment with the targets gives the first weights.
@@ -152,6 +152,9 @@ def lay_plan(
     dense = FEATURES if solver.n_features == "auto" else solver.n_features
     if _is_union(family) and n_rows is not None and n_rows <= MORE_ROWS:
         grids = _more_grids(first, n_rows) if solver.grids == "auto" else grids
+        sweeps = (
+            MORE_SWEEPS if solver.sweeps == "auto" and not (len(maps) == 1 and maps[0].sparse) else sweeps
+        )
         dense = MORE_FEATURES if solver.n_features == "auto" else dense
     theta = None if prepared is None else prepared.theta
     laid = _sizes(maps, n_rows, solver.bins, grids, solver.block, dense, theta)
@@ -160,13 +163,13 @@ def lay_plan(
 
 def _prepared(solver, first: Problem, n_rows, seed: int, together: bool) -> Prepared:
     """Return the kernels that a sample of the rows chooses from a continuum, or from a union with one."""
-    sample = Sample(first, seed=seed % 2**32, size=solver.bins)
+    single = not _is_union(first.family)
+    sample = Sample(first, seed=seed % 2**32, size=solver.bins, soft=not single)
 
     def sweeps(part) -> int:
-        single = part.statistic == "l1" if hasattr(part, "statistic") else False
-        return passes(solver, first, n_rows, single)[1]
+        return passes(solver, first, n_rows, getattr(part, "statistic", None) == "l1")[1]
 
-    if len(first.family.families()) == 1 and hasattr(first.family, "statistic"):
+    if single:
         return prepare_one(sample, sweeps=sweeps(first.family), n_rows=n_rows)
     return prepare_union(sample, sweeps, n_rows=n_rows, together=together)
 

@@ -26,7 +26,7 @@ from ...kernels import pairwise_statistic
 from ...kernels.statistics import dense
 from ...problem import Problem
 from ..bandwidth_learning.candidates import Effort, learn_columns
-from ..bandwidth_learning.left_out import Rows
+from ..bandwidth_learning.left_out import Rows, criterion_of
 from ..bandwidth_learning.steps import NOISE, STEPS, learn_bandwidths
 from .trials import C_FACTOR, JUDGED, Found, Trial, member_of, search
 
@@ -77,13 +77,18 @@ class Sample:
     seed : int
     size : int
         Bins of a grid.
+    soft : bool
+        Whether bandwidths of classes are learned by the softmax loss; else by squares.
     folds : int or None
         How often rows are split in two; None: once, and five times where there are few, as a single draw of few rows
         would decide.
     """
 
-    def __init__(self, problem: Problem, *, seed: int, size: int, folds: int | None = None):
+    def __init__(
+        self, problem: Problem, *, seed: int, size: int, soft: bool = False, folds: int | None = None
+    ):
         self.problem, self.seed, self.size = problem, seed, size
+        self.soft = soft and criterion_of(problem) == "softmax"
         self.rng = np.random.default_rng(seed)
         self.s = np.asarray(problem.sample_weight)
         self.rows = np.flatnonzero(self.s > 0)
@@ -278,10 +283,13 @@ def _shapes(family, sample: Sample, train: np.ndarray, steps: int) -> dict[str, 
     if used.sum() == 1 or steps == 0:
         return {"equal": equal}
     learned, groups = units.copy(), sample.problem.groups
-    if groups is None:
+    if groups is None and not sample.soft:
         learned[used] *= learn_bandwidths(family.statistic, Z, Y, s, start, sample.rng, steps)
     else:
-        rows = Rows.plain(Y - np.average(Y, axis=0, weights=s), s, "squared", groups[train])
+        subjects = None if groups is None else groups[train]
+        rows = Rows.plain(Y - np.average(Y, axis=0, weights=s), s, "squared", subjects)
+        if sample.soft:
+            rows = Rows.plain(Y, s, "softmax", subjects)
         begin = np.log(np.append(np.full(Z.shape[1], start), NOISE))
         effort = Effort(steps=steps)
         found = learn_columns(family.statistic, Z, rows, begin, 1.0 / len(train), effort, sample.rng)
