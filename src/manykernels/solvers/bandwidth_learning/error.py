@@ -12,8 +12,8 @@ from ...kernels._distances import add_l1_moments, l1_distances
 
 #: Rows of a block of pairs.
 PAIR_ROWS = 128
-#: What is added to a matrix that is not positive definite to rounding, of its mean diagonal, then ten times as much, and
-#: the most: what needs more has no such excuse.
+#: What is added to a matrix that is not positive definite to rounding, of its mean diagonal; then ten times as much, up
+#: to the most: what needs more has no such excuse.
 JITTER, MOST_JITTER = 1e-12, 1e-2
 #: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
 PADDED = 8

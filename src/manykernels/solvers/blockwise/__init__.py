@@ -2,9 +2,10 @@
 
 :class:`Blockwise` says what is minimised and how. A fit is ``run.py``: it lays a plan (``plan.py``; the bandwidths of
 a continuum and C are chosen by ``preparation.py``, which learns candidates, and ``trials.py``, which compares them in
-small fits of ``pieces.py``; kernels of a union and their weights by ``mixing.py``), reads the rows once into what ``rows.py`` keeps in memory or in scratch files, and sweeps over the blocks
-(``sweeps.py``, with ``dense_visits.py`` for blocks that are no grids). ``online.py`` is ``partial_fit``. The compiled
-loops over grids, and the threads that go on them together, are ``_grids.py``.
+small fits of ``pieces.py``; kernels of a union and their weights by ``mixing.py``), reads the rows once into what
+``rows.py`` keeps in memory or in scratch files, and sweeps over the blocks (``sweeps.py``, with ``dense_visits.py`` for
+blocks that are no grids). ``online.py`` is ``partial_fit``. The compiled loops over grids, and the threads that go on
+them together, are ``_grids.py``.
 """
 
 from __future__ import annotations

@@ -226,8 +226,8 @@ class Trial:
     def errors(self, sigma: np.ndarray) -> Callable[[int], np.ndarray]:
         """Return the errors of a fit with some bandwidths as a function of the power of C."""
         kernel = self.family.kernel(member_of(self.family, sigma))
-        # Half as many features as rows are enough to tell bandwidths apart.
-        size = self.size if self.sparse else min(TRIAL_FEATURES, max(64, len(self.Y) // 4 * 2))
+        # Fewer features than rows would favour wide bandwidths, which need fewer.
+        size = self.size if self.sparse else min(TRIAL_FEATURES, max(64, 2 * len(self.Y)))
         feature_map = kernel.random_features(self.rows.X.shape[1], self.seed, 0, size)
         pieces = [piece_of(feature_map, TRIAL_GRIDS, self.rows)]
         # Dense features alone are solved exactly, and at once.
