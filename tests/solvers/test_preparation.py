@@ -7,10 +7,10 @@ from numpy.testing import assert_allclose
 from manykernels.families import Gaussians, Laplacians
 from manykernels.kernels import pairwise_statistic
 from manykernels.losses import get_loss
-from manykernels.problem import Problem
+from manykernels.problem import Problem, Scale
 from manykernels.solvers.bandwidth_learning.error import leave_one_out
 from manykernels.solvers.blockwise import trials as bandwidth_trials
-from manykernels.solvers.blockwise.preparation import columns_of_time, prepare
+from manykernels.solvers.blockwise.preparation import Sample, columns_of_time, prepare_one
 
 RNG = np.random.default_rng(0)
 Z = RNG.standard_normal((40, 3)).astype(np.float32)
@@ -41,13 +41,18 @@ def test_its_gradient_is_exact(statistic):
     assert_allclose(gradient, numeric, rtol=5e-3, atol=1e-3)
 
 
-def chosen(family, X, y, weight=1.0, **kw):
+def problem_of(family, X, y, weight=1.0, **kw):
     s = np.full(len(X), weight)
     Y = y.reshape(len(X), -1)
-    problem = Problem(
-        X, Y - Y.mean(axis=0), family.adapt(X, s).resolve(X.shape[1]), None, get_loss("squared"), 1.0, s
-    )
-    return prepare(problem, **{"tune_C": True, "seed": 0, "size": 2**12, "sweeps": 2, **kw})
+    family = family.resolve(X.shape[1]).adapt(X, s)
+    scale = Scale.fit(family, X, "trace", s)
+    known = {"choose_C": True, **kw}
+    return Problem(X, Y - Y.mean(axis=0), family, scale, get_loss("squared"), 1.0, s, **known)
+
+
+def chosen(family, X, y, weight=1.0, choose_C=True, **kw):
+    problem = problem_of(family, X, y, weight, choose_C=choose_C)
+    return prepare_one(Sample(problem, seed=0, size=2**12), **{"sweeps": 2, **kw})
 
 
 @pytest.mark.parametrize("family", [Laplacians(ard=True), Gaussians(ard=True)], ids=["laplacian", "gaussian"])
@@ -55,7 +60,7 @@ def test_columns_that_do_not_matter_get_wide_bandwidths(family):
     X = RNG.standard_normal((900, 5)) * np.array([1, 100, 1, 1, 1e-3])
     y = np.sin(3 * X[:, 0]) + np.cos(X[:, 1] / 50)
     found = chosen(family, X, y, steps=15)
-    relative = np.array(found.member) / X.std(axis=0)
+    relative = np.array(found.members[0]) / X.std(axis=0)
     assert found.shape == "learned" and found.error < 0.3
     assert relative[2:].min() > 2 * relative[:2].max()
 
@@ -63,7 +68,7 @@ def test_columns_that_do_not_matter_get_wide_bandwidths(family):
 def test_one_bandwidth_stays_one():
     X = RNG.standard_normal((800, 2))
     found = chosen(Laplacians(), X, np.sin(2 * X[:, 0]))
-    assert isinstance(found.member, float) and found.shape == "single"
+    assert isinstance(found.members[0], float) and found.shape == "single"
 
 
 def test_c_is_tuned_in_multiples():
@@ -72,14 +77,14 @@ def test_c_is_tuned_in_multiples():
     noisy = chosen(Laplacians(ard=True), X, y + 2 * RNG.standard_normal(800))
     clean = chosen(Laplacians(ard=True), X, y)
     assert np.log2(clean.C) == round(np.log2(clean.C)) and clean.C > noisy.C
-    assert chosen(Laplacians(ard=True), X, y, tune_C=False).C == 1.0
+    assert chosen(Laplacians(ard=True), X, y, choose_C=False).C == 1.0
 
 
 def test_more_rows_get_narrower_bandwidths():
     X = RNG.standard_normal((800, 2))
     y = np.sin(2 * X[:, 0])
     few, many = (chosen(Laplacians(bounds=(1e-3, 1e3)), X, y, n_rows=n) for n in (80_000, 64 * 80_000))
-    assert_allclose(many.member, few.member / 2)  # 64 to the power of 1/6
+    assert_allclose(many.members[0], few.members[0] / 2)  # 64 to the power of 1/6
     assert many.C == few.C
 
 
@@ -94,10 +99,10 @@ def test_neither_offsets_nor_scales_change_what_is_chosen(family):
     # Grids lie elsewhere, so that multiples, and among like errors shapes, may come out otherwise.
     assert_allclose(shifted.error, plain.error, atol=0.02)
     small = chosen(family, X, y, weight=2.0**-20, steps=10)
-    assert_allclose(small.member, plain.member, rtol=1e-3)
+    assert_allclose(small.members[0], plain.members[0], rtol=1e-3)
     assert small.C == 2**20 * plain.C
     unlike = chosen(family, X, y * np.array([1.0, 1e4]), steps=10)
-    assert_allclose(unlike.member, plain.member, rtol=1e-3)
+    assert_allclose(unlike.members[0], plain.members[0], rtol=1e-3)
 
 
 # -- rows in the order of time -------------------------------------------------------------------------
@@ -127,10 +132,10 @@ def test_the_last_rows_judge_and_dates_are_ignored():
     X, y = days()
     found = chosen(Laplacians(ard=True), X, y, steps=10)
     assert found.shape.endswith("without time")
-    assert np.isinf(found.member[:2]).all() and np.isfinite(found.member[2:]).all()
+    assert np.isinf(found.members[0][:2]).all() and np.isfinite(found.members[0][2:]).all()
     shuffled = np.random.default_rng(1).permutation(len(X))
     found = chosen(Laplacians(ard=True), X[shuffled], y[shuffled], steps=10)
-    assert np.isfinite(found.member).all(), "among rows at random, the day helps"
+    assert np.isfinite(found.members[0]).all(), "among rows at random, the day helps"
 
 
 # -- fine structure ------------------------------------------------------------------------------------
@@ -148,7 +153,7 @@ def test_fine_structure_is_found_on_the_columns_that_have_it():
     X, y = timetable()
     found = chosen(Laplacians(ard=True), X, y, steps=5, sweeps=1)
     assert found.shape == "fine, equal"
-    line, hour, day = found.member
+    line, hour, day = found.members[0]
     assert line < 1.0 and hour < 1.0, "rows of other lines and hours are kept apart"
     assert np.isinf(day)
     assert found.error < 0.87  # 0.8 is noise, and the mean of the 25 rows of a cell leaves 0.03 more

@@ -28,8 +28,10 @@ ARRAY_KINDS = "biufcSUmM"
 SCALAR_KINDS = "biufU"
 #: Configuration that scikit-learn keeps on an instance for routing arguments; it is no part of a model.
 SKIPPED = {"_metadata_request"}
-#: Parameters that had another name in model files of earlier versions, by class.
-RENAMED = {"solvers.Blockwise": {"holdout": "validation_fraction"}}
+#: Parameters that had another name in model files of earlier versions, by class; those that are no more have none.
+RENAMED: dict[str, dict[str, str | None]] = {
+    "solvers.Blockwise": {"holdout": "validation_fraction", "tune_C": None}
+}
 
 
 def is_plain(dtype: np.dtype) -> bool:
@@ -279,7 +281,8 @@ class Decoder:
     def _make_object(self, node):
         cls = _look_up("object", node["class"])
         known, new = cls._get_param_names(), RENAMED.get(node["class"], {})
-        value = cls(**{_known(new.get(k, k), known): self(v) for k, v in node["params"].items()})
+        named = {new.get(k, k): v for k, v in node["params"].items()}
+        value = cls(**{_known(k, known): self(v) for k, v in named.items() if k is not None})
         for name, state in node["state"].items():
             require(
                 name.isidentifier() and not name.startswith("__") and not hasattr(cls, name),

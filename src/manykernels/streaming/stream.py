@@ -170,8 +170,9 @@ class MemoryStream(Stream):
 
     @cached_property
     def _out(self) -> np.ndarray | None:
-        """Which rows are held out; None for none."""
-        keys = keys_of(0, 0, self.problem.n_rows)
+        """Which rows are held out; None for none. The rows of a subject share a key."""
+        groups, keys = self.problem.groups, keys_of(0, 0, self.problem.n_rows)
+        keys = keys if groups is None else keys[np.unique(groups, return_inverse=True)[1].ravel()]
         return HeldOut(self.share, len(keys), self.seed, [keys]).chosen(keys)
 
     @cached_property

@@ -12,6 +12,9 @@ from ...kernels._distances import add_l1_moments, l1_distances
 
 #: Rows of a block of pairs.
 PAIR_ROWS = 128
+#: What is added to a matrix that is not positive definite to rounding, of its mean diagonal; then ten times as much, up
+#: to the most: what needs more has no such excuse.
+JITTER, MOST_JITTER = 1e-12, 1e-2
 #: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
 PADDED = 8
 
@@ -34,12 +37,7 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
     scaled[:, :d] = Z * np.exp(-t[:-1]).astype(np.float32)
     K = scaled_gram(statistic, scaled)
     lam = math.exp(t[-1])
-    M = K + 1.0
-    M[np.diag_indices(n)] += lam
-    # M is symmetric, its transpose as LAPACK wants it.
-    factor, info = lapack.dpotrf(M.T, lower=1, overwrite_a=1)
-    if info:
-        return math.inf, np.zeros(len(t))
+    factor = ridge_factor(K + 1.0, lam)
     alpha, _ = lapack.dpotrs(factor, Y, lower=1)
     # From an exact factor on, single precision has all the digits that an error and a gradient need.
     lower = lapack.spotri(factor.astype(np.float32), lower=1, overwrite_c=1)[0]  # zeros above the diagonal
@@ -59,6 +57,32 @@ def leave_one_out(statistic: str, Z, Y, t) -> tuple[float, np.ndarray]:
     P *= K.astype(np.float32)
     gradient[:-1] = log_moments(statistic, scaled, P)[:d]
     return float(np.sum(e * e)) / n, gradient
+
+
+def ridge_factor(H: np.ndarray, lam: float | np.ndarray) -> np.ndarray:
+    """Return the lower Cholesky factor of H + diag(λ), with more on the diagonal where rounding asks for it.
+
+    Rows that occur many times and columns that are nearly equal leave a matrix that is singular to rounding.
+
+    Parameters
+    ----------
+    H : (n, n) array, symmetric
+    lam : float or (n,) array
+    """
+    diagonal, jitter = np.diag_indices_from(H), 0.0
+    while True:
+        M = H.astype(float)
+        M[diagonal] += lam + jitter
+        # M is symmetric, its transpose as LAPACK wants it.
+        factor, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)
+        if not failed:
+            return factor
+        size = float(np.abs(H[diagonal]).mean())
+        if not jitter < MOST_JITTER * size < math.inf:
+            raise np.linalg.LinAlgError(
+                "a matrix of features is not positive definite; are the columns of X of extreme size?"
+            )
+        jitter = max(10.0 * jitter, JITTER * size)
 
 
 def scaled_gram(statistic, Z) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 :class:`Blockwise` says what is minimised and how. A fit is ``run.py``: it lays a plan (``plan.py``; the bandwidths of
 a continuum and C are chosen by ``preparation.py``, which learns candidates, and ``trials.py``, which compares them in
-small fits), reads the rows once into what ``rows.py`` keeps in memory or in scratch files, and sweeps over the blocks
-(``sweeps.py``, with ``dense_visits.py`` for blocks that are no grids). ``online.py`` is ``partial_fit``. The compiled
-loops over grids, and the threads that go on them together, are ``_grids.py``.
+small fits of ``pieces.py``; kernels of a union and their weights by ``mixing.py``), reads the rows once into what
+``rows.py`` keeps in memory or in scratch files, and sweeps over the blocks (``sweeps.py``, with ``dense_visits.py`` for
+blocks that are no grids). ``online.py`` is ``partial_fit``. The compiled loops over grids, and the threads that go on
+them together, are ``_grids.py``.
 """
 
 from __future__ import annotations
@@ -50,19 +51,17 @@ class Blockwise(StreamingSolver):
     ----------
     grids : "auto" or int
         Grids of binning features, shared by the kernels that have them; at least 16 each. ``"auto"``: 512 for a single
-        kernel and few outputs, 384 above 200,000 rows; else 256, as ``partial_fit`` and streams of unknown length have.
-    n_features : int
-        Fourier features, shared by the kernels that have them; at least one block each.
+        kernel and few outputs, 384 above 200,000 rows; up to 2,048 for a union on up to 25,000 rows; else 256, as
+        ``partial_fit`` and streams of unknown length have.
+    n_features : "auto" or int
+        Fourier features, shared by the kernels that have them; at least one block each. ``"auto"``: 8,192, and 16,384
+        for a union on up to 25,000 rows.
     sweeps : "auto" or int
-        Passes over all blocks. ``"auto"``: 3; for a single kernel 2, and 1 above 200,000 rows in no order of time.
+        Passes over all blocks. ``"auto"``: 3, and 6 for a union on up to 25,000 rows; for a single kernel 2, and 1
+        above 200,000 rows in no order of time.
         More grids and fewer passes over them predict better for the same time.
     p : float
         Norm over the kernels, from 1 (sparse) to 2 (all equal); for a single kernel it means nothing.
-    tune_C : bool
-        For families of bandwidths (``"laplacian"``, ``"gaussian"``, :class:`~manykernels.families.Laplacians`,
-        :class:`~manykernels.families.Gaussians`): whether C becomes a multiple of the estimator's, 2^k for whole k from
-        -10 to 12, chosen together with the bandwidths. What is used is in ``C_``, and ``objective_`` is about it. Lists
-        of kernels keep the C that is given.
     block : int
         Fourier features of a block; its Gram matrix is factored.
     bins : int
@@ -81,7 +80,9 @@ class Blockwise(StreamingSolver):
 
     Notes
     -----
-    *Bandwidths* of a continuum are learned from a sample first: see :mod:`manykernels.solvers.blockwise.preparation`.
+    *Bandwidths* of a continuum are learned from a sample first: see :mod:`manykernels.solvers.blockwise.preparation`;
+    of a union, which kernels to take and their weights, too: :mod:`manykernels.solvers.blockwise.mixing`. With
+    ``C="auto"`` C is a power of two, chosen along with these, and for a list of kernels by small fits; else it is kept.
     ``kernels="laplacian"`` learns one bandwidth per column. Rows in the order of time, of which columns such as a date
     tell, are judged by the last of them, and the date may come to be ignored (a bandwidth of infinity); shuffle rows
     that are to be predicted among their neighbours.
@@ -104,10 +105,9 @@ class Blockwise(StreamingSolver):
     requires = (HasRandomFeatures,)
     rules: ClassVar = {
         "grids": whole(1) | AUTO,
-        "n_features": whole(2),
+        "n_features": whole(2) | AUTO,
         "sweeps": whole(1) | AUTO,
         "p": number(1, 2),
-        "tune_C": FLAG,
         "block": whole(2),
         "bins": Rule("a power of two from 2 to 2**24", _is_table_size),
         "certify": FLAG,
@@ -122,10 +122,9 @@ class Blockwise(StreamingSolver):
         self,
         grids="auto",
         *,
-        n_features=8192,
+        n_features="auto",
         sweeps="auto",
         p=4 / 3,
-        tune_C=True,
         block=512,
         bins=2**15,
         certify=False,
@@ -137,7 +136,6 @@ class Blockwise(StreamingSolver):
         self.n_features = n_features
         self.sweeps = sweeps
         self.p = p
-        self.tune_C = tune_C
         self.block = block
         self.bins = bins
         self.certify = certify

@@ -14,11 +14,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
 from ..._util.threads import map_in_threads, one_blas_thread
 from ...kernels.statistics import dense
 from ...problem import Problem, Result, Trace
+from ..bandwidth_learning.error import ridge_factor
 from ..calibration import LEAST, fit_calibration
 from ..stream_run import State
 from ..verdict import Verdict
@@ -149,7 +150,9 @@ def _restart(solver, state: State, gathered: Problem, last: int, *, learn: bool)
     When there are `last` rows, the last time, none are gathered any more.
     """
     n = gathered.n_rows
-    fresh = _begin(solver, lay_plan(solver, gathered, None, None if learn else state), gathered)
+    fresh = _begin(
+        solver, lay_plan(solver, gathered, None, None if learn else state, together=False), gathered
+    )
     fresh["gathers"], fresh["restarted"] = np.array([n < last]), np.array([n])
     fresh["learned"] = np.array([n]) if learn else state["learned"]
     for name in ("rows", "targets", "weights"):
@@ -236,7 +239,7 @@ def _solve(solver, plan: Plan, state: State, owner) -> None:
     """Fit coefficients, and weights of several kernels, to the sums."""
     for _ in range(3 if len(plan.members) > 1 and solver.p < 2 else 1):
         state["W"], norms = _ridge(plan, state["gram"], state["products"], state["theta"], owner)
-        state["theta"] = best_weights(norms, solver.p, plan.rho_sq > 0)
+        state["theta"] = best_weights(plan, norms, solver.p)
 
 
 def _ridge(plan: Plan, gram, products, theta, owner) -> tuple[np.ndarray, np.ndarray]:
@@ -244,10 +247,8 @@ def _ridge(plan: Plan, gram, products, theta, owner) -> tuple[np.ndarray, np.nda
     with np.errstate(divide="ignore"):
         lam = np.append(1.0, np.where(theta > 0, plan.rho_sq / theta, np.inf)[owner]) / plan.C
     used = np.isfinite(lam)
-    H = gram[np.ix_(used, used)]
-    H[np.diag_indices_from(H)] += lam[used]
-    W = np.zeros_like(products)
-    W[used] = cho_solve(cho_factor(H.T, overwrite_a=True, check_finite=False), products[used])
+    W, factor = np.zeros_like(products), ridge_factor(gram[np.ix_(used, used)], lam[used])
+    W[used] = cho_solve((factor, True), products[used], check_finite=False)
     squares = np.bincount(owner, np.square(W[1:]).sum(axis=1), minlength=len(theta))
     return W, np.sqrt(plan.rho_sq * squares)
 
@@ -284,8 +285,12 @@ def _result(plan: Plan, state: State, c: int) -> Result:
 def _provisional(solver, state: State, problem: Problem) -> Result:
     """Return a model on few rows, with equal bandwidths from their distances; the state stays as it is."""
     gathered = _gathered(state, problem)
-    member = np.atleast_1d(np.asarray(quick(gathered), dtype=float))
-    known = {"seed": np.array([0]), "C": np.array([gathered.C]), "member": member}
+    parts = gathered.family.families()
+    part = next(k for k, part in enumerate(parts) if hasattr(part, "statistic"))
+    values = np.full((1, gathered.X.shape[1]), np.nan)
+    values[0, : 1 if not parts[part].ard else None] = quick(parts[part], gathered.X)
+    known = {"seed": np.array([0]), "C": np.array([gathered.C]), "chosen": np.zeros(0)}
+    known |= {"part": np.array([part]), "values": values}
     plan = lay_plan(solver, gathered, None, known)
     plan = replace(plan, blocks=np.minimum(plan.blocks, 64))
     fresh = _begin(solver, plan, gathered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from ..aligning import weigh
 from ..base import NothingAligned, generator
 from ..weights import closed_form
 from ._grids import sum_of_squares
-from .preparation import Prepared, columns_of_time, prepare
+from .mixing import choose_ridge, prepare_union
+from .preparation import Prepared, Sample, columns_of_time, prepare_one
 
 if TYPE_CHECKING:
     from .sweeps import Unit
@@ -27,6 +28,9 @@ ONCE_ROWS = 200_000
 #: Grids of a single kernel, and of many rows: 128 more gain 0.5 points of R² on 10,000 rows, and nothing on 400,000 but
 #: 0.06 points of accuracy, for a quarter of the time.
 SINGLE_GRIDS, ONCE_GRIDS = 512, 384
+#: Fourier features; and up to so many rows a union has more of everything, and is next to an exact machine.
+FEATURES = 8192
+MORE_ROWS, MORE_GRIDS, MORE_FEATURES, MORE_SWEEPS = 25_000, 2048, 16_384, 6
 #: So many grids are for coefficients that take no more than this.
 MOST_BYTES = 2**30
 #: Most rows, and most kernels, whose alignment with the targets gives the first weights.
@@ -48,6 +52,7 @@ class Plan:
         Features of a block, and blocks, of every kernel.
     sweeps : int
     prepared : Prepared or None
+        Where bandwidths, or C, were chosen.
     """
 
     family: Any
@@ -61,16 +66,18 @@ class Plan:
     sweeps: int
     prepared: Prepared | None
 
+    @property
+    def theta(self) -> np.ndarray | None:
+        """The weights, where they were chosen beforehand."""
+        return None if self.prepared is None else self.prepared.theta
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return what a state needs, to be made into a plan again."""
-        member = [] if self.prepared is None else self.prepared.member
-        bounds = {} if self.prepared is None else {"bounds": self.family._box(self.n_features)}
-        return {
-            **bounds,
-            "seed": np.array([self.seed]),
-            "C": np.array([self.C]),
-            "member": np.atleast_1d(np.asarray(member, dtype=float)),
-        }
+        known = {"seed": np.array([self.seed]), "C": np.array([self.C])}
+        if not np.isinf(self.family.size()):
+            return known
+        theta = np.zeros(0) if self.theta is None else self.theta
+        return known | _learned_arrays(self.family, self.members, self.n_features) | {"chosen": theta}
 
     def maps(self) -> list[Any]:
         """Return the maps of all kernels."""
@@ -101,8 +108,15 @@ class Plan:
         )
 
 
-def lay_plan(solver, first: Problem, n_rows: int | None, known: dict[str, np.ndarray] | None = None) -> Plan:
-    """Learn bandwidths, or take those of a state, and lay out the features.
+def lay_plan(
+    solver,
+    first: Problem,
+    n_rows: int | None,
+    known: dict[str, np.ndarray] | None = None,
+    *,
+    together: bool = True,
+) -> Plan:
+    """Learn bandwidths, weights of a union and C, or take those of a state, and lay out the features.
 
     Parameters
     ----------
@@ -113,39 +127,65 @@ def lay_plan(solver, first: Problem, n_rows: int | None, known: dict[str, np.nda
         How many there are.
     known : dict of arrays, optional
         A state that has ``Plan.to_arrays`` in it.
+    together : bool
+        Whether binning and dense features can be in one fit.
     """
     family: Any = first.family
     seed = int(generator(solver.random_state).integers(2**62)) if known is None else int(known["seed"][0])
-    prepared = None
-    grids, sweeps = passes(solver, first, n_rows)
-    if np.isinf(family.size()):
-        if known is not None and "bounds" in known:
-            family = _within(family, known["bounds"])
-        else:
-            family = family.adapt(first.X, first.sample_weight)
-        if known is not None:
-            prepared = Prepared(_as_member(known["member"], family), float(known["C"][0]), math.nan, "known")
-        else:
-            sizes = {"size": solver.bins, "sweeps": sweeps, "n_rows": n_rows}
-            prepared = prepare(first, tune_C=solver.tune_C, seed=seed % 2**32, **sizes)
-        members = [prepared.member]
-    else:
+    if not np.isinf(family.size()):
         members = list(family.members())
+        prepared = _listed(solver, first, members, n_rows, seed, known)
+    else:
+        bounds = {} if known is None else known
+        family = _within(family, bounds) if "bounds" in bounds or "bounds0" in bounds else None
+        first = replace(first, family=family or first.family.adapt(first.X, first.sample_weight))
+        family = first.family
+        prepared = (
+            _known(known, family) if known is not None else _prepared(solver, first, n_rows, seed, together)
+        )
+        members = prepared.members
     rho_sq = first.scale.rho_sq(members, solver.p)
     C = first.C if prepared is None else prepared.C
     n_features = first.X.shape[1]
-    laid = _sizes(solver, family.random_features(members, n_features, seed, 2), n_rows, grids)
+    maps = family.random_features(members, n_features, seed, 2)
+    grids, sweeps = passes(solver, first, n_rows, len(maps) == 1 and maps[0].sparse)
+    dense = FEATURES if solver.n_features == "auto" else solver.n_features
+    if _is_union(family) and n_rows is not None and n_rows <= MORE_ROWS:
+        grids = _more_grids(first, n_rows) if solver.grids == "auto" else grids
+        sweeps = (
+            MORE_SWEEPS if solver.sweeps == "auto" and not (len(maps) == 1 and maps[0].sparse) else sweeps
+        )
+        dense = MORE_FEATURES if solver.n_features == "auto" else dense
+    theta = None if prepared is None else prepared.theta
+    laid = _sizes(maps, n_rows, solver.bins, grids, solver.block, dense, theta)
     return Plan(family, members, rho_sq, C, seed, n_features, *laid, sweeps, prepared)
 
 
-def passes(solver, first: Problem, n_rows: int | None) -> tuple[int, int]:
-    """Return the numbers of grids and of sweeps; weights of several kernels are learned between sweeps."""
-    family: Any = first.family
-    if np.isinf(family.size()):
-        single = family.statistic == "l1"
-    else:
-        members = list(family.members())
-        single = len(members) == 1 and family.random_features(members, first.X.shape[1], 0, 2)[0].sparse
+def _prepared(solver, first: Problem, n_rows, seed: int, together: bool) -> Prepared:
+    """Return the kernels that a sample of the rows chooses from a continuum, or from a union with one."""
+    single = not _is_union(first.family)
+    sample = Sample(first, seed=seed % 2**32, size=solver.bins, soft=not single)
+
+    def sweeps(part) -> int:
+        return passes(solver, first, n_rows, getattr(part, "statistic", None) == "l1")[1]
+
+    if single:
+        return prepare_one(sample, sweeps=sweeps(first.family), n_rows=n_rows)
+    return prepare_union(sample, sweeps, n_rows=n_rows, together=together)
+
+
+def _listed(solver, first: Problem, members, n_rows, seed: int, known) -> Prepared | None:
+    """Return the C of a list of kernels, chosen on a sample of the rows; None where it is given."""
+    if known is not None:
+        return Prepared(members, float(known["C"][0]), math.nan, "known")
+    if not first.choose_C:
+        return None
+    theta = first_weights_of(first, members, first.scale.rho_sq(members, solver.p), solver.p)
+    return choose_ridge(Sample(first, seed=seed % 2**32, size=solver.bins), members, theta)
+
+
+def passes(solver, first: Problem, n_rows: int | None, single: bool) -> tuple[int, int]:
+    """Return the numbers of grids and of sweeps; a `single` kernel has bins, and no weight to be learned."""
     grids, sweeps = 256, 3
     if single and n_rows and 4 * SINGLE_GRIDS * solver.bins * first.n_outputs <= MOST_BYTES:
         many = n_rows > ONCE_ROWS
@@ -157,29 +197,62 @@ def passes(solver, first: Problem, n_rows: int | None) -> tuple[int, int]:
     return tuple(own if given == "auto" else given for given, own in asked)  # type: ignore[return-value]
 
 
-def _sizes(solver, maps: list[Any], n_rows: int | None, grids: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the size and the number of blocks of every member, given a map of each."""
+def _more_grids(first: Problem, n_rows: int) -> int:
+    """Return the grids of a union on few rows, as many as coefficients have room."""
+    most = MOST_BYTES // (8 * n_rows * first.n_outputs)
+    return int(np.clip(most, 256, MORE_GRIDS))
+
+
+def _sizes(
+    maps: list[Any],
+    n_rows: int | None,
+    bins: int,
+    grids: int,
+    most: int,
+    n_features: int,
+    theta: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the size and the number of blocks of every member, given a map of each.
+
+    Blocks of Fourier features are of `most` at most. Weights that are known share features out: in proportion to the
+    weights they make the best of a sum of kernels.
+    """
     sparse = np.array([m.sparse for m in maps])
     dense = np.array([not m.sparse and m.n_blocks is None for m in maps])
-    few = 2 * n_rows if n_rows else solver.n_features  # more features than that are no better than the kernel
-    block = min(solver.block - solver.block % 2, max(2, 2 * few))
-    each = max(1, round(min(solver.n_features, max(few, block)) / max(1, dense.sum()) / block))
+    few = 2 * n_rows if n_rows else n_features  # more features than that are no better than the kernel
+    block = min(most - most % 2, max(2, 2 * few))
+    blocks = min(n_features, max(few, block)) / block
     # With fewer rows than bins a smaller table does: a bin meets another one with a chance of at most a quarter.
-    table = solver.bins if n_rows is None else min(solver.bins, 1 << max(6, (4 * n_rows - 1).bit_length()))
+    table = bins if n_rows is None else min(bins, 1 << max(6, (4 * n_rows - 1).bit_length()))
     sizes = np.where(sparse, table, np.where(dense, block, 1))
-    per = max(min(16, grids), grids // max(1, int(sparse.sum())))
-    return sizes, np.where(sparse, per, np.where(dense, each, 1))
+    if theta is None:
+        equal = max(1, round(blocks / max(1, dense.sum())))
+        per = max(min(16, grids), grids // max(1, int(sparse.sum())))
+        return sizes, np.where(sparse, per, np.where(dense, equal, 1))
+    each = np.maximum(1, np.round(blocks * _shares(theta, dense)))
+    lines = np.maximum(min(16, grids), np.round(grids * _shares(theta, sparse)))
+    return sizes, np.where(sparse, lines, np.where(dense, each, 1)).astype(int)
+
+
+def _shares(theta: np.ndarray, which: np.ndarray) -> np.ndarray:
+    some = np.where(which, theta, 0.0)
+    return some / max(some.sum(), np.finfo(float).tiny)
 
 
 # -- weights of the kernels ----------------------------------------------------------------------------
 
 
 def first_weights(plan: Plan, first: Problem, p: float) -> np.ndarray:
-    """Return θ to start from: alignment with the targets on some rows, with a floor."""
-    alive = (plan.rho_sq > 0).astype(float)
+    """Return θ to start from: what was chosen, or what is aligned with the targets."""
+    return first_weights_of(first, plan.members, plan.rho_sq, p) if plan.theta is None else plan.theta
+
+
+def first_weights_of(first: Problem, members, rho_sq: np.ndarray, p: float) -> np.ndarray:
+    """Return the alignment of kernels with the targets on some rows, with a floor."""
+    alive = (rho_sq > 0).astype(float)
     m = int(alive.sum())
-    if m > 1 and p < 2 and isinstance(plan.family, Enumerable) and m <= ALIGNED_KERNELS:
-        theta = _aligned(first, plan.members, plan.rho_sq)
+    if m > 1 and p < 2 and isinstance(first.family, Enumerable) and m <= ALIGNED_KERNELS:
+        theta = _aligned(first, members, rho_sq)
         alive *= np.maximum(theta, 0.05 * theta.max(initial=0.0)) if theta.any() else 1.0
     return alive / norm(alive, nu_of(p)) if m else alive
 
@@ -193,8 +266,11 @@ def _aligned(first: Problem, members, rho_sq) -> np.ndarray:
         return np.zeros(len(members))
 
 
-def best_weights(norms: np.ndarray, p: float, alive: np.ndarray) -> np.ndarray:
-    """Return θ_i = u_i^(2-p)/(Σ_j u_j^p)^((2-p)/p); equal weights where there is no norm."""
+def best_weights(plan: Plan, norms: np.ndarray, p: float) -> np.ndarray:
+    """Return what was chosen, or θ_i = u_i^(2-p)/(Σ_j u_j^p)^((2-p)/p); equal weights where there is no norm."""
+    if plan.theta is not None:
+        return plan.theta
+    alive = plan.rho_sq > 0
     if not norms.any() or p == 2:
         theta = alive.astype(float)
         return theta / norm(theta, nu_of(p)) if theta.any() else theta
@@ -204,9 +280,44 @@ def best_weights(norms: np.ndarray, p: float, alive: np.ndarray) -> np.ndarray:
 # -- what a state knows --------------------------------------------------------------------------------
 
 
-def _as_member(values: np.ndarray, family) -> Any:
+def _learned_arrays(family, members, n_features: int) -> dict[str, np.ndarray]:
+    """Return bounds of the continua of a family, and members: their parts, and bandwidths or numbers in a list."""
+    parts = family.families()
+    arrays = {
+        f"bounds{k}": part._box(n_features) for k, part in enumerate(parts) if hasattr(part, "statistic")
+    }
+    owners, values = [], np.full((len(members), n_features), np.nan)
+    for i, member in enumerate(members):
+        k, own = (0, member) if len(parts) == 1 and not _is_union(family) else member
+        owners.append(k)
+        if hasattr(parts[k], "statistic"):
+            values[i, : np.size(own)] = own
+        else:
+            values[i, 0] = list(parts[k].members()).index(own)
+    return arrays | {"part": np.array(owners, dtype=np.int64), "values": values}
+
+
+def _is_union(family) -> bool:
+    return family.families()[0] is not family
+
+
+def _known(known: dict[str, np.ndarray], family) -> Prepared:
+    """Return the kernels, weights and C of a state; one of an earlier version has a single continuum's member."""
+    C, parts = float(known["C"][0]), family.families()
+    if "member" in known:
+        return Prepared([_as_member(known["member"], family)], C, math.nan, "known")
+    members = []
+    for k, values in zip(known["part"].tolist(), known["values"], strict=True):
+        listed = not hasattr(parts[k], "statistic")
+        own = list(parts[k].members())[int(values[0])] if listed else _as_member(values, parts[k])
+        members.append(family.member_of(k, own))
+    theta = known["chosen"] if len(known["chosen"]) else None
+    return Prepared(members, C, math.nan, "known", theta)
+
+
+def _as_member(values: np.ndarray, part) -> Any:
     """Return bandwidths of a state as a member."""
-    return tuple(values.tolist()) if family.ard else float(values[0])
+    return tuple(values.tolist()) if part.ard else float(values[0])
 
 
 def _in_order_of_time(first: Problem) -> bool:
@@ -214,9 +325,16 @@ def _in_order_of_time(first: Problem) -> bool:
     return columns_of_time(first.X, first.Y, np.flatnonzero(first.sample_weight)) is not None
 
 
-def _within(family, bounds: np.ndarray) -> Any:
+def _within(family, known: dict[str, np.ndarray]) -> Any:
     """Return a family with the automatic bounds that a state knows: finding them takes longer than a batch."""
-    if not isinstance(family.bounds, str):
-        return family
+    if not _is_union(family):
+        return _bounded(family, known.get("bounds0", known.get("bounds")))
+    parts = family.families()
+    return family._with([_bounded(part, known.get(f"bounds{k}")) for k, part in enumerate(parts)])
+
+
+def _bounded(part, bounds: np.ndarray | None) -> Any:
+    if bounds is None or not isinstance(part.bounds, str):
+        return part
     pairs = [tuple(pair) for pair in bounds.tolist()]
-    return family.within(pairs if family.ard else pairs[0])
+    return part.within(pairs if part.ard else pairs[0])

@@ -25,54 +25,110 @@ from ..._util.threads import one_blas_thread
 from ...kernels import pairwise_statistic
 from ...kernels.statistics import dense
 from ...problem import Problem
-from ..bandwidth_learning.steps import STEPS, learn_bandwidths
-from .trials import C_FACTOR, JUDGED, Trial, member_of, search
+from ..bandwidth_learning.candidates import Effort, learn_columns
+from ..bandwidth_learning.left_out import Rows, criterion_of
+from ..bandwidth_learning.steps import NOISE, STEPS, learn_bandwidths
+from .trials import C_FACTOR, JUDGED, Found, Trial, member_of, search
 
 logger = logging.getLogger("manykernels")
 
 #: Blocks of consecutive rows that are judged as a whole, or not.
 BLOCKS = 25
+#: Fewer rows than these are split so often.
+FEW_ROWS, FOLDS = 2_000, 5
 #: A column tells the time if this share of its variance lies between blocks, and such columns are a clock if their
 #: ranks are correlated with the number of the row as much as this; looked at on so many rows, and not on fewer than
 #: these.
 TELLING, CLOCK, CLOCK_ROWS, FEWEST_CLOCK_ROWS = 0.5, 0.9, 20_000, 500
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """What the preparation chose.
 
     Attributes
     ----------
-    member : float or tuple
-        Bandwidths, a member of the family.
+    members : list
+        Kernels with weight, as members of the family.
     C : float
     error : float
         Of the small fit on rows it had not seen, relative to that of the mean.
     shape : str
-        ``"learned"``, ``"equal"``, either with ``" without time"``; equal ones after ``"fine, "``; or ``"single"``.
+        ``"learned"``, ``"equal"``, either with ``" without time"``; equal ones after ``"fine, "``; or ``"single"``;
+        ``"mixed"`` for several kernels.
+    theta : (m,) array or None
+        Weights of the kernels, which sum to one; None where the fit is to learn them.
     """
 
-    member: Any
+    members: list[Any]
     C: float
     error: float
     shape: str
+    theta: np.ndarray | None = None
 
 
-def prepare(
-    problem: Problem, *, tune_C: bool, seed: int, size: int, sweeps: int, n_rows=None, steps: int = STEPS
-) -> Prepared:
-    """Choose a member of a continuum of bandwidths, and C.
+class Sample:
+    """Rows that bandwidths, weights and C are chosen on: which of them are fitted, and which judge.
 
     Parameters
     ----------
     problem : Problem
-        A sample of the rows, on a family with bandwidths.
-    tune_C : bool
-        Whether C may become a multiple of the problem's.
+        A sample of the rows. With ``choose_C`` C is chosen, too, and else kept.
     seed : int
     size : int
         Bins of a grid.
+    soft : bool
+        Whether bandwidths of classes are learned by the softmax loss; else by squares.
+    folds : int or None
+        How often rows are split in two; None: once, and five times where there are few, as a single draw of few rows
+        would decide.
+    """
+
+    def __init__(
+        self, problem: Problem, *, seed: int, size: int, soft: bool = False, folds: int | None = None
+    ):
+        self.problem, self.seed, self.size = problem, seed, size
+        self.soft = soft and criterion_of(problem) == "softmax"
+        self.rng = np.random.default_rng(seed)
+        self.s = np.asarray(problem.sample_weight)
+        self.rows = np.flatnonzero(self.s > 0)
+        self.telling = columns_of_time(problem.X, problem.Y, self.rows)
+        if folds is None:
+            folds = FOLDS if len(self.rows) < FEW_ROWS and self.telling is None else 1
+        groups = None if problem.groups is None else problem.groups[self.rows]
+        self.splits = _splits(self.rows, groups, self.rng, folds, ordered=self.telling is not None)
+        self.scale = _target_scale(problem.Y, self.s)
+        # Weights are on any scale, and so is then the C that suits them: the search begins at weights of 1.
+        weight = self.s[self.rows].mean() if len(self.rows) else 1.0
+        self.C = C_FACTOR ** -round(math.log2(weight)) if problem.choose_C else problem.C
+
+    def taken(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return some rows, their targets and their weights."""
+        return dense(self.problem.X[rows]), self.problem.Y[rows] / self.scale, self.s[rows]
+
+    def trials(self, family, sweeps: int, n: int, pool) -> list[Trial]:
+        """Return a trial of every fold on at most so many rows."""
+        cut = round((1 - JUDGED) * n)
+        parts = [(self.taken(train[:cut]), self.taken(judged[: n - cut])) for train, judged in self.splits]
+        return [Trial(family, *part, self.C, self.seed, self.size, sweeps, pool) for part in parts]
+
+    def shapes(self, family, steps: int) -> dict[str, np.ndarray]:
+        """Return candidates for the ratios of a continuum's bandwidths, learned in every fold."""
+        found = [_shapes(family, self, train, steps) for train, _ in self.splits]
+        return {
+            name: np.stack([own[name] for own in found]) for name in found[0] if all(name in o for o in found)
+        }
+
+
+def prepare(
+    sample: Sample, family, *, sweeps: int, n_rows=None, steps: int = STEPS
+) -> tuple[list[Found], float]:
+    """Return the best bandwidths of a continuum, best first, and the factor by which they narrow on all rows.
+
+    Parameters
+    ----------
+    sample : Sample
+    family : family of bandwidths
     sweeps : int
         Of the small fits; as many as the fit will have, because C and early stopping depend on each other.
     n_rows : int or None
@@ -80,34 +136,22 @@ def prepare(
     steps : int
         Of the search for one bandwidth per column.
     """
-    family: Any = problem.family
-    rng = np.random.default_rng(seed)
-    s = np.asarray(problem.sample_weight)
-    rows = np.flatnonzero(s > 0)
-    telling = columns_of_time(problem.X, problem.Y, rows)
-    train, judged = _split(rows, rng, ordered=telling is not None)
-
-    scale = _target_scale(problem.Y, s)
-    # Weights are on any scale, and so is then the C that suits them: the search begins at weights of 1.
-    C = problem.C * C_FACTOR ** (-round(math.log2(s[rows].mean())) if tune_C and len(rows) else 0)
-
-    def taken(rows):
-        return dense(problem.X[rows]), problem.Y[rows] / scale, s[rows]
-
     with one_blas_thread():
-        X, Y, weights = taken(train)
-        shapes = _shapes(family, X, Y, weights, rng, steps)
+        shapes, telling = sample.shapes(family, steps), sample.telling
         if family.ard and telling is not None and telling.any() and not telling.all():
             timeless = {f"{k} without time": np.where(telling, np.inf, v) for k, v in shapes.items()}
             shapes |= {k: v for k, v in timeless.items() if np.isfinite(v).any()}
+        return search(
+            lambda n, pool: sample.trials(family, sweeps, n, pool), shapes, sample.problem.choose_C, n_rows
+        )
 
-        def trial(n, pool):
-            cut = round((1 - JUDGED) * n)
-            rows = taken(train[:cut]), taken(judged[: n - cut])
-            return Trial(family, *rows, C, seed, size, sweeps, pool)
 
-        member, found = search(trial, shapes, tune_C, n_rows)
-    return Prepared(member, C * C_FACTOR**found.k, found.error, found.shape)
+def prepare_one(sample: Sample, *, sweeps: int, n_rows=None, steps: int = STEPS) -> Prepared:
+    """Return the best member of a single continuum, and C."""
+    family: Any = sample.problem.family
+    (found, *_), narrower = prepare(sample, family, sweeps=sweeps, n_rows=n_rows, steps=steps)
+    member, C = member_of(family, found.bandwidths(narrower)), sample.C * C_FACTOR**found.k
+    return Prepared([member], C, found.error, found.shape)
 
 
 def columns_of_time(X, Y, rows: np.ndarray) -> np.ndarray | None:
@@ -151,26 +195,35 @@ def _correlation(V: np.ndarray) -> float:
     return float(np.sqrt((fitted @ fitted) / (number @ number)))
 
 
-def _split(rows: np.ndarray, rng, *, ordered: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows to fit and rows to judge, both shuffled.
+def _splits(rows, groups, rng, folds: int, *, ordered: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return rows to fit and rows to judge, both shuffled, as often as there are folds.
 
     Those to judge are the last ones of rows in the order of time, and else a few blocks of consecutive rows: judged at
-    random, rows that resemble their neighbours would reward bandwidths that remember these.
+    random, rows that resemble their neighbours would reward bandwidths that remember these. The rows of a subject are
+    never on both sides.
     """
-    blocks = np.array_split(rows, BLOCKS)
-    count = round(JUDGED * BLOCKS)
-    out = np.arange(BLOCKS - count, BLOCKS) if ordered else rng.choice(BLOCKS, count, replace=False)
-    judged = np.concatenate([blocks[i] for i in out])
-    kept = np.concatenate([block for i, block in enumerate(blocks) if i not in out])
-    if not len(kept) or not len(judged):
-        return rows, rows
-    return rng.permutation(kept), rng.permutation(judged)
+    if groups is None:
+        blocks = np.array_split(rows, BLOCKS)
+    else:
+        order = np.argsort(groups, kind="stable")
+        blocks = np.split(rows[order], np.flatnonzero(np.diff(groups[order])) + 1)
+    count = max(1, round(JUDGED * len(blocks)))
+    last = np.arange(len(blocks) - count, len(blocks))
+    outs = [last if ordered else rng.choice(len(blocks), count, replace=False)]
+    if folds > 1:
+        outs = np.array_split(rng.permutation(len(blocks)), folds)
+    splits = []
+    for out in outs:
+        judged = np.concatenate([rows[:0], *(blocks[i] for i in out)])
+        kept = np.concatenate([rows[:0], *(block for i, block in enumerate(blocks) if i not in out)])
+        if len(kept) and len(judged):
+            splits.append((rng.permutation(kept), rng.permutation(judged)))
+    return splits or [(rows, rows)]
 
 
-def quick(problem: Problem) -> Any:
+def quick(family, X) -> Any:
     """Return equal bandwidths from the median distance alone, for a model that will soon be replaced."""
-    family: Any = problem.family
-    X = dense(problem.X)
+    family, X = family.adapt(X, np.ones(X.shape[0])), dense(X)
     units = _units(X, np.ones(len(X)))[1] if family.ard else np.ones(X.shape[1])
     told = np.isfinite(units)  # none in a single row
     return member_of(family, units * (_median(family, X[:, told] / units[told]) / 2 if told.any() else 1.0))
@@ -213,8 +266,9 @@ def _median(family, Z) -> float:
     return math.sqrt(middle) if family.statistic == "sqdist" else middle
 
 
-def _shapes(family, X, Y, s, rng, steps) -> dict[str, np.ndarray]:
-    """Return candidates for the ratios of the bandwidths."""
+def _shapes(family, sample: Sample, train: np.ndarray, steps: int) -> dict[str, np.ndarray]:
+    """Return candidates for the ratios of the bandwidths, from the rows of a fold."""
+    X, Y, s = sample.taken(train)
     if not family.ard:
         return {"single": np.full(X.shape[1], _median(family, X))}
     mean, units = _units(X, s)
@@ -228,7 +282,17 @@ def _shapes(family, X, Y, s, rng, steps) -> dict[str, np.ndarray]:
     equal[used] *= start
     if used.sum() == 1 or steps == 0:
         return {"equal": equal}
-    learned = units.copy()
-    learned[used] *= learn_bandwidths(family.statistic, Z, Y, s, start, rng, steps)
+    learned, groups = units.copy(), sample.problem.groups
+    if groups is None and not sample.soft:
+        learned[used] *= learn_bandwidths(family.statistic, Z, Y, s, start, sample.rng, steps)
+    else:
+        subjects = None if groups is None else groups[train]
+        rows = Rows.plain(Y - np.average(Y, axis=0, weights=s), s, "squared", subjects)
+        if sample.soft:
+            rows = Rows.plain(Y, s, "softmax", subjects)
+        begin = np.log(np.append(np.full(Z.shape[1], start), NOISE))
+        effort = Effort(steps=steps)
+        found = learn_columns(family.statistic, Z, rows, begin, 1.0 / len(train), effort, sample.rng)
+        learned[used] *= np.exp(found[:-1])
     logger.info("bandwidths of %d columns: learned in %d steps", used.sum(), steps)
     return {"learned": learned, "equal": equal}

@@ -19,7 +19,7 @@ from .rows import RowStore, Sizes, joined
 from .sweeps import Sweeps, lay_out
 
 #: Of the arrays in a state: bins by their numbers, rows in the order of the store, outputs by fours and eights.
-LAYOUT = 4
+LAYOUT = 5
 #: Share that is held out first where there are few rows, before the model is fitted again on all of them.
 FIRST_SHARE = 0.2
 
@@ -146,7 +146,7 @@ class SweepRun(StreamRun):
             state["objective"][0], norms = self._objective(sweeps.settle())
             at[:2] = at[0] + 1, 0
             if at[0] < plan.sweeps:
-                state["theta"] = best_weights(norms, self.solver.p, plan.rho_sq > 0)
+                state["theta"] = best_weights(plan, norms, self.solver.p)
             yield Progress(float(state["objective"][0]), np.nan, int(np.count_nonzero(norms)))
 
     def close(self):
@@ -164,7 +164,7 @@ class SweepRun(StreamRun):
         if self.solver.certify and not interrupted:
             gap, kind = self._gap(), "features"
         extra: dict[str, tuple] = {"C": (plan.C,)}
-        if plan.prepared is not None:
+        if plan.prepared is not None and np.isinf(plan.family.size()):
             extra["bandwidths"] = (plan.prepared.shape, plan.prepared.error)
         objective = float(state["objective"][0])
         known = {"objective": objective, "gap": gap, "gap_kind": kind, "trace": Trace(extra=extra)}

@@ -17,10 +17,11 @@ from itertools import takewhile
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
 from ..._util.arrays import product_width
 from ..._util.threads import n_threads
+from ..bandwidth_learning.error import ridge_factor
 from ._grids import Tours, add_counts, add_sums, newton_step, step_and_sums, unrolled
 from .dense_visits import DenseVisits
 from .rows import RowStore, Span
@@ -224,10 +225,8 @@ class Sweeps:
             newton_step(sums[None], H, lam, W, self.state["step"], 0, unit.width, ())
             self.state["pending"][0] = number
             return 1
-        H = H.astype(np.float64)
-        H[np.diag_indices_from(H)] += lam
-        # Turned, as symmetric as it is, it lies in the order that is factored in place: three times as fast.
-        self._take(number, cho_solve(cho_factor(H.T, overwrite_a=True, check_finite=False), sums - lam * W))
+        factor = ridge_factor(H, lam), True
+        self._take(number, cho_solve(factor, sums - lam * W, check_finite=False))
         return 1
 
     def _take(self, number: int, step: np.ndarray) -> None:

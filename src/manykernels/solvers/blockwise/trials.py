@@ -13,24 +13,20 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
-from ..._util.arrays import even_parts, widened
+from ..._util.arrays import widened
 from ..._util.threads import map_in_threads, n_threads
-from ...features._bins import look_up, number_bins
-from ._grids import Tours, subtract_step
+from .pieces import TrialRows, piece_of
 
 logger = logging.getLogger("manykernels")
 
 #: Features of the small fits, rows of a first and of a second round, and the most with dense features.
 TRIAL_GRIDS, TRIAL_FEATURES = 64, 1024
 ROUGH_ROWS, TRIAL_ROWS, DENSE_ROWS = 20_000, 80_000, 20_000
-#: Along which their rows are summed up, so that two threads can.
-LANES = 2
 #: Share of the sample that the small fits are judged on.
 JUDGED = 0.2
 #: Steps of the search: bandwidths and C are multiplied by powers of these; where it begins, and the farthest powers.
@@ -55,8 +51,8 @@ class Found:
     Attributes
     ----------
     shape : str
-    sigma : (d,) array
-        Bandwidths of the shape, before `power`; infinity for a column that is ignored.
+    sigma : (f, d) array
+        Bandwidths of the shape, of every fold, before `power`; infinity for a column that is ignored.
     power, k : int
         Of the factors of the bandwidths and of C.
     errors : (n,) array
@@ -83,44 +79,45 @@ class Found:
         return float(less.sum()) > APART * math.sqrt(len(less)) * float(less.std())
 
     def bandwidths(self, narrower: float = 1.0) -> np.ndarray:
-        """Return the bandwidths, times a factor."""
-        return self.sigma * BANDWIDTH_FACTOR**self.power * narrower
+        """Return the bandwidths, the geometric mean of all folds', times a factor."""
+        one = self.sigma[0] if len(self.sigma) == 1 else np.exp(np.log(self.sigma).mean(axis=0))
+        return one * BANDWIDTH_FACTOR**self.power * narrower
 
 
 def search(
-    trial: Callable[..., Trial], shapes: dict[str, np.ndarray], tune_C: bool, n_rows
-) -> tuple[Any, Found]:
-    """Return a member and where it was found: every shape on few rows, then the best ones on many, from there.
+    trials: Callable[..., list[Trial]], shapes: dict[str, np.ndarray], choose_C: bool, n_rows
+) -> tuple[list[Found], float]:
+    """Return where shapes were found, best first: every one on few rows, then the best ones on many, from there.
+
+    With them the factor by which bandwidths are to be narrower on all rows.
 
     Shapes are looked at side by side, each on a thread; on many rows one after the other, on all threads.
 
     Parameters
     ----------
-    trial : callable
-        Returns a :class:`Trial` on so many rows, given a number and a pool of threads or None.
-    shapes : dict of (d,) arrays
-        Bandwidths.
-    tune_C : bool
+    trials : callable
+        Returns a :class:`Trial` of every fold on so many rows, given a number and a pool of threads or None.
+    shapes : dict of (f, d) arrays
+        Bandwidths of every fold.
+    choose_C : bool
         Whether C is searched for, too.
     n_rows : int or None
         Rows of the fit to come.
     """
-    few = trial(ROUGH_ROWS, None)
+    few = trials(ROUGH_ROWS, None)
     begin = FIRST_BANDWIDTH, FIRST_C
-    tried = map_in_threads(lambda item: _descend_from(few, *item, *begin, 2, tune_C), shapes.items())
+    tried = map_in_threads(lambda item: _descend_from(few, *item, *begin, 2, choose_C), shapes.items())
     best = min(tried, key=lambda found: found.error)
     with ThreadPoolExecutor(n_threads()) as pool:
-        many = trial(TRIAL_ROWS, pool)
+        many = trials(TRIAL_ROWS, pool)
         going = [found for found in tried if found is best or not best.clearly_better(found)]
-        tried = [_descend_from(many, f.shape, f.sigma, f.power, f.k, 1, tune_C) for f in going]
+        tried = [_descend_from(many, f.shape, f.sigma, f.power, f.k, 1, choose_C) for f in going]
         best = min(tried, key=lambda found: found.error)
-        fine = _fine(many, shapes, tune_C) if best.error > LITTLE else None
-        if fine is not None and fine.error < best.error:
-            best = fine
-    rows = len(many.X) + len(many.Xv)
-    more = n_rows is not None and n_rows > rows and many.sparse
-    narrower = (rows / n_rows) ** NARROWING if more else 1.0
-    return member_of(many.family, best.bandwidths(narrower)), best
+        fine = _fine(many, shapes, choose_C) if best.error > LITTLE else None
+        tried += [] if fine is None else [fine]
+    rows = max(trial.n_rows for trial in many)
+    more = n_rows is not None and n_rows > rows and many[0].sparse
+    return sorted(tried, key=lambda found: found.error), (rows / n_rows) ** NARROWING if more else 1.0
 
 
 def member_of(family, sigma: np.ndarray) -> Any:
@@ -132,51 +129,59 @@ def member_of(family, sigma: np.ndarray) -> Any:
     return tuple(np.where(np.isinf(sigma), np.inf, inside).tolist())
 
 
-def _descend_from(trial: Trial, shape, sigma, power: int, k: int, stride: int, tune_C: bool) -> Found:
+def _errors(trials: list[Trial], sigma: np.ndarray) -> Callable[[int], np.ndarray]:
+    """Return the errors of all folds, each with bandwidths of its own, as a function of the power of C."""
+    folds = [trial.errors(own) for trial, own in zip(trials, sigma, strict=True)]
+    return lambda k: np.concatenate([errors_at(k) for errors_at in folds]) / len(folds)
+
+
+def _descend_from(
+    trials: list[Trial], shape, sigma, power: int, k: int, stride: int, choose_C: bool
+) -> Found:
     """Return the best multiples of bandwidths and C near a start."""
     last = [k]
 
     @_remembered
     def look(power):
-        errors_at = trial.errors(sigma * BANDWIDTH_FACTOR**power)
+        errors_at = _errors(trials, sigma * BANDWIDTH_FACTOR**power)
         value = _remembered(lambda k: Found(shape, sigma, power, k, errors_at(k)))
-        last[0] = _descend(lambda k: value(k).error, last[0], *C_RANGE, stride) if tune_C else 0
+        last[0] = descend(lambda k: value(k).error, last[0], *C_RANGE, stride) if choose_C else 0
         return value(last[0])
 
-    found = look(_descend(lambda power: look(power).error, power, *BANDWIDTH_RANGE, stride))
-    _say(trial, found)
+    found = look(descend(lambda power: look(power).error, power, *BANDWIDTH_RANGE, stride))
+    _say(trials, found)
     return found
 
 
-def _fine(many: Trial, shapes: dict[str, np.ndarray], tune_C: bool) -> Found | None:
+def _fine(many: list[Trial], shapes: dict[str, np.ndarray], choose_C: bool) -> Found | None:
     """Return narrow bandwidths on the columns that matter; None where it is not worth a try."""
     shape = "equal without time" if "equal without time" in shapes else "equal"
-    sigma = shapes.get(shape, np.zeros(0))
-    count = int(np.isfinite(sigma).sum())
-    if not many.sparse or not 2 <= count <= MOST_FINE_COLUMNS or len(many.X) < FEWEST_FINE_ROWS:
+    sigma = shapes.get(shape, np.zeros((1, 0)))
+    count = int(np.isfinite(sigma[0]).sum())
+    enough = min(len(trial.Y) for trial in many) >= FEWEST_FINE_ROWS
+    if not many[0].sparse or not 2 <= count <= MOST_FINE_COLUMNS or not enough:
         return None
-    alone = copy(many)
-    alone.pool = None  # columns are tried side by side, each on a thread
+    alone = [trial.alone() for trial in many]  # columns are tried side by side, each on a thread
 
     def look(sigma):
-        errors_at = alone.errors(sigma * BANDWIDTH_FACTOR**FINE_BANDWIDTH)
-        powers, name = FINE_C if tune_C else (0,), f"fine, {shape}"
+        errors_at = _errors(alone, sigma * BANDWIDTH_FACTOR**FINE_BANDWIDTH)
+        powers, name = FINE_C if choose_C else (0,), f"fine, {shape}"
         tried = [Found(name, sigma, FINE_BANDWIDTH, k, errors_at(k)) for k in powers]
         return min(tried, key=lambda found: found.error)
 
     now = look(sigma)
-    while np.isfinite(now.sigma).sum() > 1:
-        columns = np.flatnonzero(np.isfinite(now.sigma))
-        without = [np.where(np.arange(len(sigma)) == j, np.inf, now.sigma) for j in columns]
+    while np.isfinite(now.sigma[0]).sum() > 1:
+        columns = np.flatnonzero(np.isfinite(now.sigma[0]))
+        without = [np.where(np.arange(sigma.shape[1]) == j, np.inf, now.sigma) for j in columns]
         best = min(map_in_threads(look, without), key=lambda found: found.error)
         if not best.clearly_better(now):
             break
         now = best
-    return _descend_from(many, now.shape, now.sigma, now.power, now.k, 1, tune_C)
+    return _descend_from(many, now.shape, now.sigma, now.power, now.k, 1, choose_C)
 
 
-def _say(trial: Trial, found: Found) -> None:
-    known = found.shape, found.error, trial.C * C_FACTOR**found.k, len(trial.X)
+def _say(trials: list[Trial], found: Found) -> None:
+    known = found.shape, found.error, trials[0].C * C_FACTOR**found.k, sum(len(trial.Y) for trial in trials)
     logger.info("bandwidths %s: error %.4f of the mean's, C = %.3g, on %d rows", *known)
 
 
@@ -185,7 +190,7 @@ class Trial:
 
     Parameters
     ----------
-    family : family of bandwidths
+    family : family of bandwidths, or None where only mixtures are tried
     fitted, judged : rows, targets and weights
     C : float
     seed, size, sweeps : int
@@ -196,90 +201,53 @@ class Trial:
 
     def __init__(self, family, fitted, judged, C, seed, size, sweeps, pool):
         self.family, self.C, self.seed, self.size, self.sweeps = family, C, seed, size, sweeps
-        self.pool: ThreadPoolExecutor | None = pool
-        self.sparse = family.statistic == "l1"
+        self.sparse = family is not None and family.statistic == "l1"
         (X, Y, s), (Xv, Yv, sv) = fitted, judged
         if not self.sparse:  # the same share of either
             n, nv = round((1 - JUDGED) * DENSE_ROWS), round(JUDGED * DENSE_ROWS)
             X, Y, s, Xv, Yv, sv = X[:n], Y[:n], s[:n], Xv[:nv], Yv[:nv], sv[:nv]
-        self.X, self.Xv = X, Xv
+        self.rows = TrialRows(X, s.astype(np.float32), Xv, pool)
         mean = np.average(Y, axis=0, weights=s)
         self.Y, self.Yv = widened(Y - mean), widened(Yv - mean)
-        self.s, self.sv = s.astype(np.float32), sv.astype(np.float32)
-        self.edges = np.array([0, *(last for _, last in even_parts(len(X), LANES))])
+        self.sv = sv.astype(np.float32)
         self.trivial = float(self.sv @ np.square(self.Yv).sum(axis=1))
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that are fitted or judge."""
+        return len(self.Y) + len(self.Yv)
+
+    def alone(self) -> Trial:
+        """Return the same fits on the caller's thread."""
+        other = copy(self)
+        other.rows = replace(self.rows, pool=None)
+        return other
 
     def errors(self, sigma: np.ndarray) -> Callable[[int], np.ndarray]:
         """Return the errors of a fit with some bandwidths as a function of the power of C."""
-        member = member_of(self.family, sigma)
-        residuals = self._sparse(member) if self.sparse else self._dense(member)
-        return lambda k: self._relative(residuals(self.C * C_FACTOR**k))
+        kernel = self.family.kernel(member_of(self.family, sigma))
+        # Fewer features than rows would favour wide bandwidths, which need fewer.
+        size = self.size if self.sparse else min(TRIAL_FEATURES, max(64, 2 * len(self.Y)))
+        feature_map = kernel.random_features(self.rows.X.shape[1], self.seed, 0, size)
+        pieces = [piece_of(feature_map, TRIAL_GRIDS, self.rows)]
+        # Dense features alone are solved exactly, and at once.
+        return lambda k: self.judged(pieces, np.ones(1), k, self.sweeps if self.sparse else 1)
+
+    def judged(self, pieces, strength: np.ndarray, k: int, sweeps: int) -> np.ndarray:
+        """Return the errors of a fit of pieces with λ_i = 1/(C · strength_i), every piece in turn."""
+        lams = 1.0 / (self.C * C_FACTOR**k * strength)
+        R, Rv = self.Y.copy(), self.Yv.copy()
+        coefficients = [piece.fresh(R.shape[1]) for piece in pieces]
+        for _ in range(sweeps):
+            for piece, lam, W in zip(pieces, lams, coefficients, strict=True):
+                piece.step(R, lam, W)
+        for piece, W in zip(pieces, coefficients, strict=True):
+            piece.judge(Rv, W)
+        return self._relative(Rv)
 
     def _relative(self, R) -> np.ndarray:
         errors = self.sv * np.square(R, dtype=np.float64).sum(axis=1)
         return errors / self.trivial if self.trivial > 0 else np.full(len(errors), 1.0 / len(errors))
-
-    def _sparse(self, member) -> Callable[[float], np.ndarray]:
-        """Return the residuals of a fit with few grids as a function of C, O(sweeps · grids · n)."""
-        feature_map = self.family.kernel(member).random_features(self.X.shape[1], self.seed, 0, self.size)
-        grids = feature_map.grids(0, TRIAL_GRIDS)
-        bins, judged = (self._bins(grids, X) for X in (self.X, self.Xv))
-        slots, seen = np.zeros((len(grids), grids.width), grids.dtype), np.zeros(len(grids), np.int64)
-        number_bins(bins, slots, seen)
-        look_up(judged, slots)
-        first = np.concatenate([[0], np.cumsum(1 + seen)])
-        counts = np.zeros(first[-1], np.float32)
-        lines, known = np.arange(len(grids)), False
-
-        def fit(C):
-            nonlocal known
-            R, Rv = self.Y.copy(), self.Yv.copy()
-            W = np.zeros((first[-1], R.shape[1]), dtype=np.float32)
-            room = Tours.room(LANES, 1 + seen.max(), R.shape[1])
-            step = np.zeros_like(room[0][0])
-            tours = Tours(bins, R, self.s, self.edges, *room, step, self.pool, n_threads())
-            lams, before = np.full(len(grids), len(grids) / C), -1
-            for _ in range(self.sweeps):
-                new = np.full(len(grids), not known)
-                units = np.column_stack([lines, first[:-1], 1 + seen, first[:-1], new])
-                tours(units, lams, before, W, counts)
-                before, known = lines[-1], True
-            for g in lines:
-                subtract_step(judged[g], W[first[g] : first[g + 1]], Rv)
-            return Rv
-
-        return fit
-
-    def _bins(self, grids, X) -> np.ndarray:
-        """Return the bins of rows, on the trial's threads."""
-        bins = np.empty((len(grids), len(X)), grids.dtype)
-
-        def fill(edges):
-            a, b = edges
-            grids.bins(X[a:b], bins[:, a:b])
-
-        if self.pool is None:
-            fill((0, len(X)))
-        else:
-            list(self.pool.map(fill, even_parts(len(X), 8)))
-        return bins
-
-    def _dense(self, member) -> Callable[[float], np.ndarray]:
-        """Return the residuals of ridge regression on few features as a function of C, O(n D² + D³)."""
-        kernel = self.family.kernel(member)
-        feature_map = kernel.random_features(self.X.shape[1], self.seed, 0, TRIAL_FEATURES)
-        Z, Zv = (feature_map.block(0).transform(X) for X in (self.X, self.Xv))
-        ZS = Z * np.sqrt(self.s)[:, None]
-        H = (ZS.T @ ZS).astype(float)
-        b = ((self.s[:, None] * self.Y).T @ Z).T.astype(float)
-
-        def fit(C):
-            M = H.copy()
-            M[np.diag_indices_from(M)] += 1.0 / C
-            W = cho_solve(cho_factor(M, overwrite_a=True), b).astype(np.float32)
-            return self.Yv - Zv @ W
-
-        return fit
 
 
 def _remembered(func: Callable) -> Callable:
@@ -293,7 +261,7 @@ def _remembered(func: Callable) -> Callable:
     return call
 
 
-def _descend(value: Callable[[int], float], start: int, low: int, high: int, stride: int) -> int:
+def descend(value: Callable[[int], float], start: int, low: int, high: int, stride: int) -> int:
     """Return where a function of whole numbers stops falling, upwards first, then downwards."""
     at = start
     for step in (stride, -stride):
