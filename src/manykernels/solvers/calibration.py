@@ -8,8 +8,9 @@ from scipy.special import expit, log_softmax, softmax
 
 #: Rows that a solver on a stream waits for before it calibrates.
 LEAST = 20
-#: The factor where there is no row to learn it from: the median of what fifteen tables taught.
-UNTAUGHT = 3.0
+#: The factor where there is no row to learn it from, and how far, as a multiple, others are from it as a rule: the
+#: logarithms of what twelve tables taught had the median log 2.9 and the deviation 0.3.
+UNTAUGHT, SPREAD = 3.0, 0.5
 #: Logarithms of the least and the largest factor.
 BOUNDS = (-5.0, 8.0)
 
@@ -30,31 +31,25 @@ def class_numbers(Y: np.ndarray) -> np.ndarray:
 def fit_calibration(F, Y, s) -> np.ndarray | None:
     """Return the factor a that maximises the likelihood of softmax(a F), or of the sigmoid for one output, (1,).
 
-    Anything but classes is None. As in Platt's method, a row counts with the share (N + 1)/(N + 2) for its class, of
-    N rows, and with the rest against it: the factor stays finite where every row is on the right side, and two rows do
-    not make a model certain. There are no offsets per class: with them the most probable class would not always be the
-    predicted one. On eight sets the log loss is 2 % lower to 3 % higher without them, but for one that is 14 % higher
-    (pendigits: .0148 against .0130).
+    Anything but classes is None. Its logarithm has a normal prior, with which the factor stays finite where every row
+    is on the right side, and is the usual one where there are no rows: with 30 rows of twelve tables the mean log loss
+    is .40 in place of .54, with 100 and 300 it is the same within .002 (Platt's smoothed targets: .41, and .006 more).
+    There are no offsets per class: with them the most probable class would not always be the predicted one. On eight
+    sets the log loss is 2 % lower to 3 % higher without them, but for one that is 14 % higher (pendigits: .0148 against
+    .0130).
     """
     if not are_classes(Y):
         return None
-    used = s > 0
-    return np.array([_factor(F[used], Y[used], s[used]) if used.any() else UNTAUGHT])
-
-
-def _factor(F: np.ndarray, Y: np.ndarray, s: np.ndarray) -> float:
     M, codes = _both(F), class_numbers(Y)
-    n_classes = M.shape[1]
+    rows = np.arange(len(M))
     # Weights that only say how rows compare, such as shares of 1, are still rows.
-    mass = np.maximum(np.bincount(codes, s, n_classes), np.bincount(codes, minlength=n_classes))
-    sure = ((mass + 1) / (mass + 2))[codes]
-    T = np.repeat((1 - sure)[:, None] / (n_classes - 1), n_classes, axis=1)
-    T[np.arange(len(T)), codes] = sure
-    T *= s[:, None]
-    found = minimize_scalar(
-        lambda t: -float(np.vdot(T, log_softmax(np.exp(t) * M, axis=1))), bounds=BOUNDS, method="bounded"
-    )
-    return float(np.exp(found.x))
+    s = s * max(1.0, np.count_nonzero(s) / max(float(s.sum()), np.finfo(float).tiny))
+
+    def loss(t: float) -> float:
+        prior = (t - np.log(UNTAUGHT)) ** 2 / (2 * SPREAD**2)
+        return prior - float(s @ log_softmax(np.exp(t) * M, axis=1)[rows, codes])
+
+    return np.exp(minimize_scalar(loss, bounds=BOUNDS, method="bounded").x)[None]
 
 
 def log_loss(F, Y, s, calibration: np.ndarray) -> float:
