@@ -39,6 +39,45 @@ def test_targets_must_match_rows():
     says("inconsistent numbers of samples", lambda: MKLClassifier(kernels="gaussian", C=1.0).fit(X, y[:-1]))
 
 
+GAPS = {"blank": "", "spaces": "  ", "none": None, "nan": np.nan}
+
+
+@pytest.mark.parametrize("gap", GAPS.values(), ids=GAPS)
+@pytest.mark.parametrize("kind", [list, lambda v: np.array(v, dtype=object)], ids=["list", "array"])
+def test_labels_with_gaps_are_refused(gap, kind):
+    labels = ["a", "b"] * 15
+    labels[7] = gap
+    labels = kind(labels)
+    sentence = "y has a missing value in row 7; remove that row, or fill it in"
+    says(sentence, lambda: MKLClassifier([RBF(1.0)], C=1.0).fit(X, labels))
+    says(sentence, lambda: MKLClassifier([RBF(1.0)], solver=Blockwise(), C=1.0).fit([(X, labels)]))
+    says(sentence, lambda: MKLClassifier([RBF(1.0)], solver=Blockwise(), C=1.0).partial_fit(X, labels))
+    says(
+        "groups has a missing value in row 7",
+        lambda: MKLClassifier([RBF(1.0)], C=1.0).fit(X, y, groups=labels),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["string", "category", "Int64", "boolean", "datetime64[ns]"])
+def test_columns_of_labels_with_gaps_are_refused(dtype):
+    pd = pytest.importorskip("pandas")
+    days = pd.to_datetime(["2026-01-01", "2026-01-02"])
+    pair = {"Int64": [0, 1], "boolean": [False, True], "datetime64[ns]": list(days)}.get(dtype, ["a", "b"])
+    labels = pd.Series([*pair, None, *pair * 13, *pair[:1]], dtype=dtype)
+    says("y has a missing value in row 2", lambda: MKLClassifier([RBF(1.0)], C=1.0).fit(X, labels))
+
+
+def test_numbers_with_gaps_are_refused():
+    numbers = [1.0, None, *[2.0] * 28]
+    says("y has a missing value in row 1", lambda: MKLRegressor([RBF(1.0)], C=1.0).fit(X, numbers))
+
+
+@pytest.mark.parametrize("weight", [None, np.nan])
+def test_class_weights_with_gaps_are_refused(weight):
+    model = MKLClassifier([RBF(1.0)], C=1.0, class_weight={-1: weight, 1: 2.0})
+    says("class_weight has no weight for the label -1; give it a number", lambda: model.fit(X, y))
+
+
 def test_one_class_is_refused():
     says("y holds one class only", lambda: MKLClassifier(kernels="gaussian", C=1.0).fit(X, np.ones(30)))
 
@@ -114,7 +153,7 @@ def test_a_missing_column_name_is_named():
     [
         ("newton", "solver is 'newton'; use 'auto'"),
         (LpNorm, "pass 'auto', a name, or a solver such as"),
-        (LpNorm(p=1.0), "p of LpNorm is 1.0.*or SimpleMKL or SILP"),
+        (LpNorm(p=0.9), r"p of LpNorm is 0.9; use a number in \[1, 2\] or 'auto'"),
         (LpNorm(p=3), "p of LpNorm is 3"),
         (LpNorm(p="2"), "p of LpNorm"),
         (LpNorm(max_iter=0), "max_iter of LpNorm"),
@@ -315,7 +354,10 @@ def test_a_wrong_init_is_refused():
     "weights", [{-1: -1.0, 1: 1.0}, {-1: np.nan, 1: 1.0}, {-1: np.inf, 1: 1.0}, {-1: 0.0, 1: 0.0}, "foo", 3]
 )
 def test_class_weights_that_make_no_sense(weights):
-    says("class_weight is", lambda: MKLClassifier(class_weight=weights, kernels="gaussian", C=1.0).fit(X, y))
+    says(
+        "class_weight (is|has no weight)",
+        lambda: MKLClassifier(class_weight=weights, kernels="gaussian", C=1.0).fit(X, y),
+    )
 
 
 def test_classes_in_place_of_kernels_are_named():

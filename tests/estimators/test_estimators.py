@@ -360,37 +360,6 @@ def test_the_table_is_sorted_and_its_shares_sum_to_one(three):
     assert table[0]["kernel"].startswith("rbf(σ=")
 
 
-def test_probabilities_need_a_probabilistic_loss(three):
-    X, y = three
-    for loss in ("logistic", "softmax"):
-        P = MKLClassifier(loss=loss, kernels="gaussian", C=1.0).fit(X, y).predict_proba(X)
-        np.testing.assert_allclose(P.sum(axis=1), 1)
-        assert (P.argmax(axis=1) == y).mean() > 0.9
-
-
-UNCALIBRATED = {
-    "no probabilities with validation_fraction=0.*fit with validation_fraction='auto'": (
-        lambda m: m.set_params(solver__validation_fraction=0).fit
-    ),
-    "fewer than 20 unseen rows.*or with a larger validation_fraction": lambda m: m.fit,
-    "fewer than 20 unseen rows.*fit on more rows\\.$": lambda m: m.partial_fit,
-    "Before fit": lambda m: lambda X, y: m,
-}
-
-
-@pytest.mark.parametrize("sentence", UNCALIBRATED)
-@pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba"])
-def test_probabilities_that_could_not_be_calibrated_are_explained(sentence, method):
-    X = np.random.default_rng(0).normal(size=(15, 2))
-    model = MKLClassifier([Laplacian(1.0)], solver=Blockwise(grids=4, random_state=0), C="auto")
-    model = UNCALIBRATED[sentence](model)(X, X[:, 0] > 0)
-    assert not hasattr(model, method)
-    with pytest.raises(AttributeError, match=sentence):
-        getattr(model, method)
-    with pytest.raises(AttributeError, match=sentence):
-        getattr(MKLClassifier, method)(model, X)
-
-
 def test_a_loss_that_does_not_exist_has_no_probabilities():
     assert not hasattr(MKLClassifier(loss="hing", kernels="gaussian", C=1.0), "predict_proba")
 

@@ -11,24 +11,38 @@ import numpy as np
 from .text import brief
 
 
-def refuse_missing(y: np.ndarray, first: int = 0, name: str = "y") -> None:
-    """Raise ValueError on None or NaN, with the number of its row, counted from `first`."""
-    if y.dtype.kind == "O":
-        gaps = np.array([_is_missing(v) for v in y.ravel().tolist()], dtype=bool).reshape(y.shape)
-    elif y.dtype.kind == "f":
-        gaps = np.isnan(y)
-    else:
-        return
-    if gaps.any():
+def refuse_missing(y: Any, first: int = 0, name: str = "y") -> None:
+    """Raise ValueError on None, NaN, NaT or a blank text, with the number of its row, counted from `first`."""
+    # Of a list NumPy would make text, and of a NaN in it the text 'nan'.
+    values = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    gaps = _gaps(values)
+    if gaps is not None and gaps.ndim and gaps.any():
         row = first + int(np.argwhere(gaps)[0][0])
         raise ValueError(f"{name} has a missing value in row {row:,}; remove that row, or fill it in.")
 
 
-def _is_missing(value) -> bool:
+def _gaps(values: np.ndarray) -> np.ndarray | None:
+    """Return which values are missing, None where none can be."""
+    kind = values.dtype.kind
+    if kind == "f":
+        return np.isnan(values)
+    if kind in "mM":
+        return np.isnat(values)
+    if kind not in "OUST" or not values.ndim:
+        return None
+    return np.array([is_missing(v) for v in values.ravel().tolist()], dtype=bool).reshape(values.shape)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, not equal to itself, or a blank text."""
+    if isinstance(value, str | bytes):
+        return not value.strip()
     try:
         return value is None or bool(value != value)
     except TypeError:  # pandas' NA is neither true nor false
         return True
+    except ValueError:  # an array is a value of its own, and other checks will have a word for it
+        return False
 
 
 # -- parameters ----------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from ..registry import (
     streams,
 )
 from ..solvers import Solver, Step, StreamingSolver
-from ..solvers.choosing import choose_C
+from ..solvers.choosing import chosen
 from ..solvers.log import OnIteration, heard
 from .targets import NOTHING_KNOWN, Known, encoded
 
@@ -87,9 +87,9 @@ def subjects(groups, X) -> np.ndarray | None:
     """Return the number of every row's group, or raise."""
     if groups is None:
         return None
+    refuse_missing(groups, name="groups")
     labels = column_or_1d(groups)
     check_consistent_length(X, labels)
-    refuse_missing(labels, name="groups")
     numbers = np.unique(labels, return_inverse=True)[1].ravel()
     if not numbers.any():
         raise ValueError(
@@ -283,13 +283,16 @@ class MKL(KernelEstimator):
                 )
             problem = replace(self._problem(X, y, sample_weight), groups=subjects(groups, X))
             self._announce(problem)
-            if problem.choose_C and not self.solver_.settles_C(problem):
-                problem = replace(problem, C=choose_C(self.solver_, problem).C, choose_C=False)
-            result = self.solver_.solve(
-                problem, init=self._start(problem, init), on_iteration=self._progress(on_iteration)
+            self._refuse_init(init, self.solver_)
+            task = chosen(self.solver_, problem)
+            self.solver_ = task.solver
+            result = task.solve(
+                self._start(problem, init),
+                self._progress(on_iteration),
+                calibrate=getattr(self, "calibrate", False),
             )
-            self._store(result, problem.C)
-            if result.left_out is not None:
+            self._store(result, task.problem.C)
+            if self.result_.left_out is not None:
                 self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
@@ -299,6 +302,8 @@ class MKL(KernelEstimator):
             isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0
         ):
             raise ValueError(f"C is {self.C!r}; it must be a positive finite number, or 'auto'.")
+        if y is not None:
+            refuse_missing(y)
         if self._reads_tables:
             X = self._numbers(X, sample_weight)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)

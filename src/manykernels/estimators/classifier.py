@@ -12,11 +12,12 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from .._util.checks import refuse_missing
+from .._util.checks import is_missing, refuse_missing
 from .._util.text import brief
 from ..losses import Loss, get_loss
+from ..registry import solver_kind
 from ..solvers import Solver
-from ..solvers.calibration import LEAST
+from ..solvers.calibration import UNTAUGHT
 from ..solvers.calibration import probabilities as calibrated
 from . import targets
 from .available import available_unless
@@ -26,31 +27,18 @@ from .base import MKL, Kernels, Normalize, OnIteration, RandomState, why_no_batc
 def _why_no_probabilities(estimator) -> str | None:
     """Return why there is no ``predict_proba`` and what to do, None where there is one."""
     loss = getattr(estimator, "loss_", None)
-    if loss is None:
-        if estimator.loss != "auto" and get_loss(estimator.loss).probabilistic:
-            return None
-        return (
-            f"Before fit, there are no probabilities with loss={estimator.loss!r}; use loss='logistic' or 'softmax', "
-            "or fit with the solver Blockwise, which calibrates its scores."
-        )
-    if loss.probabilistic or getattr(estimator.__dict__.get("result_"), "calibration", None) is not None:
+    if loss is None and estimator.loss != "auto":
+        loss = get_loss(estimator.loss)
+    if estimator.calibrate or (loss is not None and loss.probabilistic):
         return None
-    if getattr(estimator.solver_, "calibrates", False):
-        return _why_not_calibrated(estimator)
-    return f"loss={loss.name!r} gives no probabilities; fit with loss='logistic' or 'softmax'."
-
-
-def _why_not_calibrated(estimator) -> str:
-    solver = type(estimator.solver_).__name__
-    streamed = hasattr(estimator, "state_")  # batches are judged before they are learned from
-    if not streamed and estimator.solver_.validation_fraction == 0:
-        return (
-            f"There are no probabilities with validation_fraction=0, as {solver} calibrates them on rows held out; "
-            "fit with validation_fraction='auto' or a share such as 0.1."
-        )
+    solver = getattr(estimator, "solver_", None) or solver_kind(estimator.solver)
+    if getattr(solver, "calibrates", False):
+        fitted = estimator.__dict__.get("result_")
+        if fitted is None or fitted.calibration is not None:
+            return None
     return (
-        f"There are no probabilities, as {solver} had fewer than {LEAST} unseen rows to calibrate them on; fit on more "
-        "rows" + ("." if streamed else ", or with a larger validation_fraction.")
+        f"There are no probabilities with calibrate=False and loss={loss.name if loss else 'auto'!r}; fit with "
+        "calibrate=True, or with loss='logistic' or 'softmax'."
     )
 
 
@@ -99,6 +87,11 @@ class MKLClassifier(ClassifierMixin, MKL):
         Whether to report progress on the standard error stream.
     class_weight : dict, "balanced" or None
         Weights of the classes, multiplied with the sample weights.
+    calibrate : bool
+        Whether probabilities are calibrated where the loss has none, on scores of rows left out: those of the folds
+        that chose C, or with C given those of five more machines on the learned kernel (of one, without a fifth of the
+        rows, beyond 2,000). LeaveOneOut and Blockwise calibrate on the way, whatever this says. False: no more
+        machines, and no ``predict_proba``.
 
     Attributes
     ----------
@@ -144,6 +137,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         normalize: Normalize = "auto",
         memory: float | str | None = None,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        calibrate: bool = True,
         random_state: RandomState = None,
         warm_start: bool = False,
         verbose: int = 0,
@@ -155,6 +149,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         self.normalize = normalize
         self.memory = memory
         self.class_weight = class_weight
+        self.calibrate = calibrate
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
@@ -226,15 +221,14 @@ class MKLClassifier(ClassifierMixin, MKL):
         return self
 
     def _set_targets(self, y, classes):
-        refuse_missing(np.asarray(y))
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         self.classes_ = targets.distinct_classes(y if classes is None else classes, "classification")
         return targets.class_codes(y, self.classes_)
 
     def _check_targets(self, y):
-        y = column_or_1d(y)
         refuse_missing(y)
+        y = column_or_1d(y)
         return targets.class_codes(y, self.classes_)
 
     def _times_class_weight(self, s, y, balance):
@@ -257,6 +251,9 @@ class MKLClassifier(ClassifierMixin, MKL):
             raise ValueError(
                 f"class_weight is {brief(self.class_weight)}; use None, 'balanced', or a dict from label to weight."
             )
+        for label, weight in self.class_weight.items():
+            if is_missing(weight):
+                raise ValueError(f"class_weight has no weight for the label {label!r}; give it a number.")
         return compute_sample_weight(dict(self.class_weight), self.classes_)
 
     def decision_function(self, X) -> np.ndarray:
@@ -280,15 +277,17 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     @available_unless(_why_no_probabilities)
     def predict_proba(self, X) -> np.ndarray:
-        """Return class probabilities, (n, n_classes); with loss ``"logistic"`` or ``"softmax"``, or from Blockwise.
+        """Return class probabilities, (n, n_classes): the most probable class is the predicted one.
 
-        They are the model's own: the sigmoid or the softmax of the scores. One-vs-rest probabilities
-        (logistic loss, more than two classes) are scaled to sum to one. Blockwise calibrates its scores on rows
-        that it has not seen.
+        With loss ``"logistic"`` or ``"softmax"`` they are the model's own: the sigmoid or the softmax of the scores;
+        one-vs-rest probabilities (logistic loss, more than two classes) are scaled to sum to one. Of other losses
+        they are the sigmoid or the softmax of the scores times one factor, learned from scores of rows left out, see
+        `calibrate`.
         """
-        if self.result_.calibration is not None:
-            return calibrated(self._scores(X), self.result_.calibration)
-        return targets.probabilities(self._scores(X), len(self.classes_), self.loss_)
+        F, calibration = self._scores(X), self.result_.calibration
+        if calibration is None and self.loss_.probabilistic:
+            return targets.probabilities(F, len(self.classes_), self.loss_)
+        return calibrated(F, np.array([UNTAUGHT]) if calibration is None else calibration)
 
     @available_unless(_why_no_probabilities)
     def predict_log_proba(self, X) -> np.ndarray:

@@ -18,10 +18,11 @@ from .._util.checks import refuse_missing
 from .._util.text import brief, warn
 from .._version import __version__
 from ..persistence.checkpoint import Checkpoint, digest
-from ..problem import Problem
-from ..registry import is_auto, solver_class, solver_kind, streaming_names, streams
+from ..problem import Problem, Result
+from ..registry import is_auto, solver_class, streaming_names, streams
 from ..solvers import Solver
 from ..solvers.base import generator
+from ..solvers.choosing import Chosen, chosen
 from ..solvers.log import OnIteration
 from ..streaming import is_source, open_source
 from ..streaming.sources import Arrays, Batches, Chunk, Source
@@ -51,7 +52,8 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
             f"X is {brief(X)}, and partial_fit takes a batch of rows in memory; pass it to fit instead."
         )
     announced = None if classes is None else announced_classes(classes)
-    if hasattr(model, "state_"):
+    first = not hasattr(model, "state_")
+    if not first:
         _same_classes(model, announced)
         rows, Y, s = model._training_data(X, y, sample_weight)
         batch = replace(model._context, X=rows, Y=Y, sample_weight=s)
@@ -62,12 +64,16 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
                 "keep that one, call partial_fit on sklearn.base.clone(model)."
             )
         _check_tables(model)
-        _check_C(model)
-        batch = model._problem(X, y, sample_weight, Known(classes=announced))
+        batch = _with_C(model, model._problem(X, y, sample_weight, Known(classes=announced)))
         model.state_ = model.solver_.start(batch)
         model._context = _without_rows(batch)
     model.state_ = model.solver_.update(model.state_, batch)
-    model._store(model.solver_.finish(model.state_, batch))
+    result = model.solver_.finish(model.state_, batch)
+    if first:
+        result = _calibrated(model, result, batch)
+    elif result.calibration is None:
+        result = replace(result, calibration=model.result_.calibration)
+    model._store(result, batch.C)
 
 
 def _same_classes(model: Any, announced: np.ndarray | None) -> None:
@@ -114,21 +120,21 @@ def _check_tables(model: MKL) -> None:
         )
 
 
-def _check_C(model: MKL) -> None:
-    """Refuse ``C="auto"`` for a solver that cannot choose it on the way: its rows are not at hand for folds."""
-    if isinstance(model.C, str) and not (
-        is_auto(model.solver) or getattr(solver_kind(model.solver), "chooses_C", False)
-    ):
-        raise ValueError(
-            f"C is {model.C!r}, and {brief(model.solver)} cannot choose it over rows in batches; pass a number, or "
-            "solver=Blockwise()."
-        )
+def _with_C(model: MKL, first: Problem) -> Problem:
+    """Return the first rows with C, chosen by them where the solver cannot choose it on the way."""
+    return chosen(model.solver_, first).problem
+
+
+def _calibrated(model: MKL, result: Result, first: Problem) -> Result:
+    """Return the result with what turns scores into probabilities, taught by the first rows if not by the solver."""
+    if not getattr(model, "calibrate", False) or not first.n_rows:
+        return result
+    return Chosen(model.solver_, first).calibrated(result)
 
 
 def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, checkpoint, classes) -> None:
     """Open the stream, hand it to the solver, keep what it returns."""
     _check_tables(model)
-    _check_C(model)
     if model._pairwise:
         raise ValueError("kernels='precomputed' needs all rows at once; pass a stack of matrices as X.")
     source.numeric_targets = model._regresses
@@ -148,7 +154,7 @@ def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, che
         save=None if saved is None else saved.save,
         on_iteration=model._progress(on_iteration),
     )
-    model._store(result)
+    model._store(_calibrated(model, result, stream.first), stream.first.C)
     if saved is not None and not result.interrupted:  # after Ctrl-C the next fit goes on from it
         saved.remove()
 
@@ -205,7 +211,7 @@ class Opening:
         held = HeldOut(share, found.n_rows, self.seed, self.source.row_keys())
         out = held.start().chosen(sample.keys)
         sample = sample if out is None or out.all() else sample.take(~out)
-        problem = self._first_problem(sample, found)
+        problem = _with_C(self.model, self._first_problem(sample, found))
         context = _without_rows(problem)
 
         def encode(rows: CheckedRows) -> Problem:

@@ -39,9 +39,8 @@ NOTHING_KNOWN = Known()
 
 def announced_classes(classes) -> np.ndarray:
     """Return the labels given as ``classes=``, sorted."""
-    labels = np.asarray(classes)
-    refuse_missing(labels, name="classes")
-    return np.unique(labels)
+    refuse_missing(classes, name="classes")
+    return np.unique(np.asarray(classes))
 
 
 def distinct_classes(y: np.ndarray, task: str) -> np.ndarray:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from .._util.checks import Rule, check_parameters, number, whole
 from .._util.text import brief, warn
@@ -25,6 +25,9 @@ from .log import logger as logger
 from .loop import ROUNDING, Descent, relative_gap, warn_early, warn_interrupted
 from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
+
+#: Relative gap of runs that are only compared with each other.
+ROUGH = 1e-2
 
 
 class Solver(BaseEstimator):
@@ -73,6 +76,14 @@ class Solver(BaseEstimator):
         on_iteration : callable, optional
             Called with a :class:`Step` after every iteration; a true return value stops.
         """
+
+    def candidates(self) -> list[Solver]:
+        """Return the solvers to choose from: itself, or one for each value of a parameter that is ``"auto"``."""
+        return [self]
+
+    def rough(self) -> Solver:
+        """Return a copy for runs that are only compared with each other, and need not be exact."""
+        return clone(self)
 
     def check_params(self) -> None:
         """Raise ValueError when a parameter makes no sense; subclasses add what involves several of them."""
@@ -132,18 +143,24 @@ class TwoStageSolver(Solver):
     def solve(self, problem, init=None, on_iteration=None):
         """Learn the kernel, then solve the machine."""
         started = time.perf_counter()
+        return machine_on(problem, self.learned(problem), Log(on_iteration, started))
+
+    def learned(self, problem: Problem) -> Combination:
+        """Return what `learn` does, or any kernel, with a warning, where there is nothing to learn."""
         try:
-            combination = self.learn(problem)
+            return self.learn(problem)
         except NothingAligned as error:
             warn(f"{error} The predictions will be constant.")
-            combination = any_kernel(problem)
-        return machine_on(problem, combination, Log(on_iteration, started))
+            return any_kernel(problem)
 
 
-def machine_on(problem: Problem, combination: Combination, log: Log) -> Result:
-    """Return the machine on a fixed kernel, with the gap of that problem."""
+def machine_on(
+    problem: Problem, combination: Combination, log: Log, start: np.ndarray | None = None
+) -> Result:
+    """Return the machine on a fixed kernel, with the gap of that problem; `start` has dual coefficients near by."""
     theta = combination.weights * combination.rho**2
     work = Workspace(problem, combination.family, combination.members, combination.rho**2, None)
+    work._last = start
     iterate = work.evaluate(theta)
     log.add(iterate.objective, iterate.gap, int(np.count_nonzero(theta)))
     # The machine is solved to 1e-10 where rounding allows it; a gap above this means that it was not.
@@ -266,6 +283,10 @@ class BatchSolver(Solver):
     rules: ClassVar[Mapping[str, Rule]] = {"tol": number(), "max_iter": whole(1)}
     max_iter: int
     tol: float
+
+    def rough(self):
+        """Return a copy that stops at a relative gap of 1 %."""
+        return clone(self).set_params(tol=max(self.tol, ROUGH))
 
     @abstractmethod
     def iterates(self, work: Workspace, init: np.ndarray | None) -> Iterator[Iterate]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from .._util.checks import Rule, number
-from .base import BatchSolver
-from .weights import alternation
+from sklearn.base import clone
 
-#: What p may be.
-EXPONENT = number(1, 2, open="left")
+from .._util.checks import AUTO, number
+from .base import BatchSolver
+from .choosing import chosen
+from .weights import alternation, reduced_gradient
+
+#: What ``p="auto"`` chooses from, the best guess first.
+EXPONENTS = (4 / 3, 1.1, 1.0, 1.6, 2.0)
 
 
 class LpNorm(BatchSolver):
-    """Alternate between the machine and the optimal kernel weights, 1 < p <= 2.
+    """Alternate between the machine and the optimal kernel weights, 1 <= p <= 2.
 
     minimise (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²].
 
@@ -21,12 +24,17 @@ class LpNorm(BatchSolver):
     that is a fixed-point iteration on log θ, which never increases the objective. It is accelerated by
     Anderson mixing; a mixed step is kept only if the objective falls, otherwise the plain step follows.
 
+    For p = 1, where that iteration stalls, it is SimpleMKL's reduced gradient.
+
     Every iteration costs two passes over the kernels, O(m n²), and one warm-started machine.
 
     Parameters
     ----------
-    p : float
-        Norm over kernels, 1 < p <= 2; small p is sparser, p = 2 is the plain sum.
+    p : float or "auto"
+        Norm over kernels, 1 <= p <= 2; small p is sparser, p = 2 is the plain sum. ``"auto"``: of 1, 1.1, 4/3, 1.6 and
+        2 the one with the least error of rows left out, together with C where that is ``"auto"``; three folds for
+        every p and C, and five to eight C for every p, of at most 2,000 rows. What was chosen is the p of the
+        estimator's ``solver_``.
     tol : float
         Relative duality gap at which to stop.
     max_iter : int
@@ -45,7 +53,7 @@ class LpNorm(BatchSolver):
     prefers_base_scale = True
     rules: ClassVar = {
         **BatchSolver.rules,
-        "p": Rule(f"{EXPONENT.words}, or SimpleMKL or SILP for p = 1", EXPONENT.accepts),
+        "p": number(1, 2) | AUTO,
     }
 
     def __init__(self, p=4 / 3, tol=1e-3, max_iter=200):
@@ -53,6 +61,16 @@ class LpNorm(BatchSolver):
         self.tol = tol
         self.max_iter = max_iter
 
+    def candidates(self):
+        """Return one solver for every p that may be chosen."""
+        return [clone(self).set_params(p=p) for p in EXPONENTS] if self.p == "auto" else [self]
+
+    def solve(self, problem, init=None, on_iteration=None):
+        """Choose p if that is left open, then iterate until the relative gap is at most `tol`."""
+        if self.p == "auto":
+            return chosen(self, problem).solve(init, on_iteration)
+        return super().solve(problem, init, on_iteration)
+
     def iterates(self, work, init):
         """Yield every evaluated iterate."""
-        return alternation(work, init, self.p)
+        return reduced_gradient(work, init) if self.p == 1 else alternation(work, init, self.p)

@@ -78,7 +78,7 @@ class Workspace:
         self.p = p
         self.bank = family.bank(problem.X, members)
         self.lam = 1.0 / (problem.C * problem.n_rows)
-        self._last: Fit | None = None
+        self._last: Fit | np.ndarray | None = None
 
     @classmethod
     def over_all(cls, problem: Problem, p: float) -> Workspace:

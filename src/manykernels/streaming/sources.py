@@ -195,11 +195,9 @@ def check_finite(chunk: Chunk, names: Sequence[str] | None) -> None:
 
 def labels(y, first: int = 0) -> np.ndarray:
     """Return targets as a plain array, text as text; `first` is the number of their first row."""
+    refuse_missing(y, first)
     y = np.asarray(y)
-    if y.dtype.kind == "O":
-        refuse_missing(y, first)
-        y = np.array(y.tolist())
-    return y
+    return np.array(y.tolist()) if y.dtype.kind == "O" else y
 
 
 # -- arrays --------------------------------------------------------------------------------------------

@@ -1,0 +1,120 @@
+"""Folds: rows that teach and rows that judge, and the scores of rows by machines that have not seen them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+
+from ..combination import Combination
+from ..problem import Problem
+from .base import generator, machine_on
+from .calibration import are_classes, class_numbers
+from .log import Log
+
+#: Refits that calibrate, and the rows beyond which one of them, without a fifth of the rows, is enough.
+REFITS, REFIT_ROWS = 5, 2_000
+
+
+def folds(problem: Problem, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the rows that teach and those that judge, fold by fold; none where no row can be spared.
+
+    A group is in one fold whole; so are equal rows, unless most rows have equals, as in a table of categories. Classes
+    are spread evenly, and a class of one row, or in one group only, always teaches. Rows without weight do neither.
+    The folds are the same whatever the order of the rows.
+    """
+    used, unit = _ordered(problem)
+    if not problem.loss.regression or are_classes(problem.Y):
+        label = class_numbers(problem.Y[used])
+    else:
+        label = np.zeros(len(used), dtype=int)
+    free = ~np.isin(unit, unit[_alone(label, unit)])
+    if len(np.unique(unit[free])) < 2:
+        return []
+    parts = _split(label[free], unit[free], count)
+    kept, free_rows = used[~free], used[free]
+    return [
+        (np.sort(np.concatenate([kept, free_rows[train]])), np.sort(free_rows[test]))
+        for train, test in parts
+        if len(test) and len(train) + len(kept)
+    ]
+
+
+def _ordered(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows with weight in an order of their own, not that of the table, and the unit each belongs to."""
+    used = np.flatnonzero(problem.sample_weight > 0)
+    rank = np.arange(len(used))
+    if isinstance(problem.X, np.ndarray) and not problem.family.pairwise and problem.X.shape[1]:
+        words = np.ascontiguousarray(problem.X[used]) + 0.0  # a negative zero equals zero
+        view = words.view(np.dtype((np.void, words.itemsize * words.shape[1])))[:, 0]
+        rank = np.unique(view, return_inverse=True)[1].ravel()
+        order = np.lexsort((*problem.Y[used].T, rank))
+        used, rank = used[order], rank[order]
+    if problem.groups is not None:
+        return used, problem.groups[used]
+    few_equals = len(np.unique(rank)) > 0.5 * len(rank)
+    return used, rank if few_equals else np.arange(len(rank))
+
+
+def _alone(label: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """Return whether a row's class is in one unit only, where there are several classes."""
+    pairs = np.unique(np.column_stack([label, unit]), axis=0)
+    units = np.bincount(pairs[:, 0], minlength=label.max(initial=0) + 1)
+    return (units[label] < 2) & (np.count_nonzero(units) > 1)
+
+
+def _split(label: np.ndarray, unit: np.ndarray, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    n_units, classes = len(np.unique(unit)), np.bincount(label)
+    grouped = n_units < len(unit)
+    several = np.count_nonzero(classes) > 1
+    count = min(count, n_units, int(classes.max()))
+    kind: Any
+    if several:
+        kind = (StratifiedGroupKFold if grouped else StratifiedKFold)(count, shuffle=True, random_state=0)
+    else:
+        kind = GroupKFold(count) if grouped else KFold(count, shuffle=True, random_state=0)
+    with warnings.catch_warnings():  # a class of fewer rows than folds is no mistake here
+        warnings.simplefilter("ignore", UserWarning)
+        return list(kind.split(label, label, unit))
+
+
+def some_rows(problem: Problem, most: int) -> Problem:
+    """Return the problem on about `most` of its rows, or all; groups are whole, and classes have their shares."""
+    if np.count_nonzero(problem.sample_weight) <= most:
+        return problem
+    used, unit = _ordered(problem)
+    rng = generator(0)
+    shuffled = rng.permutation(len(used))
+    label = class_numbers(problem.Y[used]) if are_classes(problem.Y) else np.zeros(len(used), dtype=int)
+    # Where a row stands among those of its class: two of every class come first.
+    place = np.empty(len(used))
+    for k in np.unique(label):
+        own = shuffled[label[shuffled] == k]
+        place[own] = np.maximum(np.arange(len(own)) - 1, 0) / len(own)
+    _, which = np.unique(unit, return_inverse=True)
+    first = np.full(which.max() + 1, np.inf)
+    np.minimum.at(first, which.ravel(), place)
+    order = np.lexsort((which.ravel(), first[which.ravel()]))
+    last = unit[order[most - 1]]
+    size = max(most, int(np.flatnonzero(unit[order] == last)[-1]) + 1)  # the last group is whole
+    chosen = np.sort(used[order[:size]])
+    return problem.apart(chosen, chosen[:0])[0]
+
+
+def left_out_at(problem: Problem, combination: Combination, A: np.ndarray | None = None) -> np.ndarray:
+    """Return the scores of rows left out, by five machines on a kernel that is learned already, (n, c).
+
+    Of many rows one machine leaves a fifth out; the others' scores are NaN. `A` has the dual coefficients of all rows,
+    to start from.
+    """
+    parts = folds(problem, REFITS)
+    if np.count_nonzero(problem.sample_weight) > REFIT_ROWS:
+        parts = parts[:1]
+    scores = np.full(problem.Y.shape, np.nan)
+    for train, test in parts:
+        part, rows = problem.apart(train, test)
+        start = None if A is None else A[train]
+        scores[test] = machine_on(part, combination, Log(None, 0.0), start).predictor.scores(rows)
+    return scores
