@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._util.text import brief
 from .categories import MOST_LEVELS, Category, encode, learn_category
@@ -20,6 +21,10 @@ Kind = Literal["number", "category", "flag", "date", "dropped"]
 WORDS = {"number": "numbers", "flag": "true and false", "date": "dates or times", "category": "text"}
 #: A message names at most so many columns one by one.
 LISTED_AT_MOST = 20
+#: Numbers that are worked on together.
+BLOCK = 2**16
+#: Sparse rows are made dense up to this many bytes.
+DENSE_BYTES = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +138,7 @@ class Columns:
             **learned,
         )
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any, *, narrow: bool = False) -> np.ndarray:
         """Return rows, those learned from or others, as numbers.
 
         Parameters
@@ -141,29 +146,49 @@ class Columns:
         X : as in `fit`
             Columns are found by name if both tables have names, else by position. Further columns are ignored if
             there are names, and so are columns that were left out.
+        narrow : bool
+            Whether rows of single precision stay so, where nothing but numbers comes out.
 
         Returns
         -------
-        array of shape (n, D), float64
+        array of shape (n, D), float64 or, if `narrow`, float32
 
         Raises
         ------
         ValueError
             If columns are missing, or hold infinite values or another kind of values; one message names them all.
         """
+        if sp.issparse(X):
+            return self._transform_sparse(X)
         table = open_table(X)
         places, problems = self._places(table)
+        if table.matrix is not None and self._only_numbers:
+            _refuse(problems)
+            dtype = np.float32 if narrow and table.matrix.dtype == np.float32 else np.float64
+            values = [table.series[place] for place in places.values()]
+            return self._scaled(list(places), values, np.empty((table.n_rows, self.width), dtype))
         columns: dict[int, Column] = {}
         for j, place in places.items():
             columns[j] = table.read(place)
             problems += self._faults(j, columns[j])
         _refuse(problems)
-        out: np.ndarray = np.empty((table.n_rows, self._starts[-1]))
-        self._put_numbers(columns, out)
+        out: np.ndarray = np.empty((table.n_rows, self.width))
         for j in self._categories:
-            texts = _as_levels(columns.pop(j))
+            texts = columns.pop(j).levels()
             out[:, self._starts[j] : self._starts[j + 1]] = encode(texts, self._category(j))
-        return out
+        return self._scaled(list(columns), [column.values for column in columns.values()], out)
+
+    def _transform_sparse(self, X: Any) -> np.ndarray:
+        """Return sparse rows as numbers, made dense some at a time."""
+        if 8 * X.shape[0] * self.width > DENSE_BYTES:
+            raise ValueError(
+                f"X is sparse with shape {X.shape}, and kernels='auto' needs dense rows, "
+                f"{8 * X.shape[0] * self.width / 2**30:.1f} GiB; select columns first, or use kernels such as "
+                "Linear, RBF or Polynomial, which take sparse rows."
+            )
+        rows, step = X.tocsr(), max(1, BLOCK // X.shape[1])
+        starts = range(0, max(X.shape[0], 1), step)
+        return np.concatenate([self.transform(rows[a : a + step].toarray()) for a in starts])
 
     # -- what comes out --------------------------------------------------------------------------------
 
@@ -182,6 +207,16 @@ class Columns:
                     self.gap_spread[j] > 0
                 )
         return tuple(names)
+
+    @property
+    def width(self) -> int:
+        """Number of columns that come out."""
+        return int(self._starts[-1])
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Names of the columns that are not left out."""
+        return tuple(name for name, kind in zip(self.names_in, self.kinds) if kind != "dropped")
 
     @cached_property
     def blocks(self) -> tuple[np.ndarray, ...]:
@@ -203,6 +238,10 @@ class Columns:
     @cached_property
     def _categories(self) -> list[int]:
         return [j for j, kind in enumerate(self.kinds) if kind == "category"]
+
+    @cached_property
+    def _only_numbers(self) -> bool:
+        return set(self.kinds) <= {"number", "flag", "dropped"}
 
     def _category(self, j: int) -> Category:
         shares = self.shares[j]
@@ -236,21 +275,39 @@ class Columns:
         example = next(v for v in column.values.tolist() if level_of(v) is not None)
         return [f"{self._call(j)} held {WORDS[kind]} and now holds {WORDS[held]}, such as {brief(example)}"]
 
-    def _put_numbers(self, columns: dict[int, Column], out: np.ndarray) -> None:
-        """Write the columns of numbers, and those that tell of missing ones, to their places."""
-        used = [j for j in columns if self.kinds[j] != "category"]
-        V: np.ndarray = np.empty((len(out), len(used)))
-        for i, j in enumerate(used):
-            V[:, i] = columns.pop(j).values
+    def _scaled(self, used: list[int], values: Sequence[np.ndarray], out: np.ndarray) -> np.ndarray:
+        """Write columns of numbers, and those that tell of missing ones, to their places; return all."""
         start, value, gap = self._starts[used], self.spread[used] > 0, self.gap_spread[used] > 0
-        gaps = np.isnan(V)
-        out[:, (start + value)[gap]] = (gaps[:, gap] - self.gap_share[used][gap]) / self.gap_spread[used][gap]
-        with np.errstate(over="ignore"):  # what is far beyond all that was seen becomes the bound
-            V *= self.unit[used]
-        np.clip(V, self.low[used], self.high[used], out=V)
-        np.copyto(V, self.median[used], where=gaps)
-        V -= self.mean[used]
-        out[:, start[value]] = V[:, value] / self.spread[used][value]
+        learned = (self.unit, self.low, self.high, self.median, self.mean, self.spread)
+        unit, low, high, median, mean, spread = (a[used, None] for a in learned)
+        share, deviation = self.gap_share[used][gap], self.gap_spread[used][gap]
+        # A column is a row of V, as NumPy is slow along short rows; and V stays in the processor's cache.
+        step = max(1, BLOCK // max(len(used), 1))
+        V: np.ndarray = np.empty((len(used), min(step, len(out))))
+        for a in range(0, len(out), step):
+            V, part = V[:, : len(out) - a], out[a : a + step]
+            for i, column in enumerate(values):
+                V[i] = column[a : a + step]
+            gaps = self._gaps(used, values, V)
+            part[:, (start + value)[gap]] = ((0 if gaps is None else gaps[gap].T) - share) / deviation
+            with np.errstate(over="ignore"):  # what is far beyond all that was seen becomes the bound
+                V *= unit
+            np.clip(V, low, high, out=V)
+            if gaps is not None:
+                np.copyto(V, median, where=gaps)
+            V -= mean
+            part[:, start[value]] = (V[value] / spread[value]).T
+        return out
+
+    def _gaps(self, used: list[int], values: Sequence[np.ndarray], V: np.ndarray) -> np.ndarray | None:
+        """Return where numbers are missing, None if none is; infinite ones are refused."""
+        with np.errstate(all="ignore"):
+            if np.isfinite(V.sum()):  # one cheap pass; a false alarm, by overflow, costs a second one
+                return None
+        if np.isinf(V).any():
+            pairs = zip(used, values)
+            _refuse([said for j, v in pairs for said in _infinite(Column("number", v), self._call(j))])
+        return np.isnan(V)
 
     def _call(self, j: int) -> str:
         return call(self.names_in[j], j, self.named)
@@ -311,15 +368,6 @@ def _rows_with_text(values: np.ndarray, category: Category, weights: Weights) ->
 
 def _left_out(name: str, why: str) -> Lesson:
     return Lesson("dropped", note=f"{name[0].upper()}{name[1:]} is left out: {why}.")
-
-
-def _as_levels(column: Column) -> np.ndarray:
-    """Return the values of a column as text, None where they are missing."""
-    if column.held == "category":
-        return column.values
-    levels = np.empty(len(column.values), dtype=object)
-    levels[:] = [level_of(v) for v in column.values.tolist()]
-    return levels
 
 
 # -- messages ------------------------------------------------------------------------------------------
