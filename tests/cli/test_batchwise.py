@@ -50,7 +50,7 @@ def run(*args, code=0):
 
 
 def fit(data, path, *options):
-    options = ("--kernels", "products", "--degree", "1", "--solver", "eager", *options)
+    options = ("--kernels", "products", "--degree", "1", "--solver", "eager", "-C", "1", *options)
     return run("fit", data, "-o", path, *options)
 
 
@@ -80,6 +80,8 @@ def test_a_column_without_a_name_is_noted_once(folder, tmp_path):
         "1",
         "--solver",
         "eager",
+        "-C",
+        "1",
         "-t",
         "y",
         "--drop",
@@ -152,7 +154,7 @@ def test_a_checkpoint_is_for_fits_batch_by_batch(folder, tmp_path):
 
 
 def test_bad_options_are_refused_in_one_sentence(folder, tmp_path):
-    base = ("fit", folder, "-o", tmp_path / "m.mk", "--solver", "eager")
+    base = ("fit", folder, "-o", tmp_path / "m.mk", "--solver", "eager", "--kernels", "products", "-C", "1")
     assert "There is no column 'z'" in run(*base, "-t", "z", code=2)
     said = run(*base, "-t", "y", code=2)
     assert "Column 'label' holds text" in said and "leave it out with --drop label" in said

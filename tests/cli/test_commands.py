@@ -90,8 +90,7 @@ def model(data, tmp_path):
         "y",
         "-o",
         tmp_path / "m.mk",
-        "--loss",
-        "logistic",
+        *("--kernels", "gaussian", "--solver", "lp-norm", "--loss", "logistic", "-C", "1"),
     )
     return tmp_path / "m.mk"
 
@@ -176,8 +175,14 @@ def test_all_rows_are_used_when_nothing_is_held_out(data, tmp_path):
 
 def test_columns_stay_as_they_are_without_standardising(data, tmp_path):
     path = tmp_path / "m.mk"
-    run("fit", data, "-t", "y", "--drop", "label", "--no-standardize", "-o", path)
-    assert read_metadata(path)["mean"].tolist() == [0.0] * 4
+    base = ("fit", data, "-t", "y", "--drop", "label", "--no-standardize", "-o", path)
+    run(*base, "--kernels", "gaussian", "--solver", "lp-norm", "-C", "1")
+    assert "mean" not in read_metadata(path)
+    answers = [float(a["prediction"]) for a in csv.DictReader(io.StringIO(run("predict", path, data)))]
+    table = columns()
+    X = np.column_stack([table[n] for n in ("a", "b", "c", "count")])
+    np.testing.assert_allclose(answers, load(path).predict(named(X, ["a", "b", "c", "count"])), rtol=1e-12)
+    assert "auto brings every column to a unit of its own" in run(*base, "--force", code=2)
 
 
 def test_the_task_follows_the_target_unless_told(data, tmp_path):
@@ -297,7 +302,7 @@ def test_the_table_is_never_overwritten(model, data):
 
 
 REFUSED = {
-    "column 'label' holds text, .* --drop label": ["-t", "y"],
+    "column 'label' holds text, .* --drop label": ["-t", "y", "--kernels", "gaussian"],
     "no column 'yy' .*--target.* did you mean 'y'": ["-t", "yy"],
     "no column 'nope' .*--columns": ["-t", "y", "--columns", "a,nope"],
     "no column 'nope' .*--drop": ["-t", "y", "--drop", "nope"],
@@ -342,7 +347,7 @@ def test_a_mistake_is_one_sentence(data, tmp_path, sentence):
 )
 def test_gaps_are_refused_by_name(tmp_path, values, sentence):
     data = write(tmp_path / "d.parquet", {"x": values, "y": np.arange(20.0) / 3})
-    assert sentence in run("fit", data, "-t", "y", "-o", tmp_path / "m.mk", code=2)
+    assert sentence in run("fit", data, "-t", "y", "--kernels", "gaussian", "-o", tmp_path / "m.mk", code=2)
     assert sentence in run("fit", data, "-t", "x", "-o", tmp_path / "m.mk", code=2)
 
 
@@ -377,12 +382,14 @@ def test_files_that_are_no_models_are_refused(data, model, tmp_path):
 
 
 def test_probabilities_need_a_loss_that_has_them(data, tmp_path):
-    run("fit", data, "-t", "label", "--columns", "a", "-o", tmp_path / "m.mk")
+    options = ("--kernels", "gaussian", "--solver", "lp-norm", "-C", "1")
+    run("fit", data, "-t", "label", "--columns", "a", *options, "-o", tmp_path / "m.mk")
     assert "fit it with --loss logistic" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
 
 
 def test_probabilities_that_are_not_there_are_explained(data, tmp_path):
     options = ("--columns", "a", "-o", tmp_path / "m.mk", "--solver", "blockwise", "--test-size", "0.6")
+    options += ("--kernels", "laplacian")
     run("fit", data, "-t", "label", *options)
     assert "fewer than 20 unseen rows" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
     run("fit", data, "-t", "y", *options, "--force")

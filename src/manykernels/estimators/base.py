@@ -411,6 +411,11 @@ class MKL(KernelEstimator):
         assert r.C is not None  # `_store` has seen to it
         self.C_ = r.C
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = self._reads_tables
+        return tags
+
     # -- words ---------------------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:

@@ -172,7 +172,9 @@ class Tables(Source):
         wide = {*(self.names or ()), *listed(self.sample_weight)}
         if self.numeric_targets:
             wide |= set(listed(self.y))
-        kinds = [(f, f.name in wide and _is_number(f.type) and f.type != pa.bool_()) for f in self.dataset.schema]
+        kinds = [
+            (f, f.name in wide and _is_number(f.type) and f.type != pa.bool_()) for f in self.dataset.schema
+        ]
         return pa.schema([pa.field(f.name, pa.float64() if widened else f.type) for f, widened in kinds])
 
     def _rows(self, batch) -> np.ndarray | Table:

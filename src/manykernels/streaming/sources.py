@@ -192,7 +192,9 @@ def check_finite(chunk: Chunk, names: Sequence[str] | None, *, gaps: bool = Fals
     table = open_table(chunk.X)
     if table.matrix is not None:
         with np.errstate(all="ignore"):
-            if np.isfinite(table.matrix.sum()):  # one cheap pass; a false alarm, by overflow, costs a second one
+            if np.isfinite(
+                table.matrix.sum()
+            ):  # one cheap pass; a false alarm, by overflow, costs a second one
                 return
     for column, values in table.numbers():
         bad = np.isinf(values) if gaps else ~np.isfinite(values)

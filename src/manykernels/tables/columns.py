@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .._util.text import brief
+from .._util.text import brief, warn
 from .categories import MOST_LEVELS, Category, encode, learn_category
 from .quantities import NO_NUMBER, Number, learn_number
 from .reading import Column, Table, call, level_of, open_table
@@ -21,6 +21,10 @@ Kind = Literal["number", "category", "flag", "date", "dropped"]
 WORDS = {"number": "numbers", "flag": "true and false", "date": "dates or times", "category": "text"}
 #: A message names at most so many columns one by one.
 LISTED_AT_MOST = 20
+#: So many values of text that all differ may be chance; more are an identifier.
+FEWEST_NAMES = 12
+#: Why a column is left out that nobody will miss.
+ONE_VALUE = "it has one value only"
 #: Numbers that are worked on together.
 BLOCK = 2**16
 #: Sparse rows are made dense up to this many bytes.
@@ -41,7 +45,8 @@ class Columns:
       one column. A level never seen is the mean of all, a row of zeros.
 
     Left out, each with a note, are columns with one value only, with none, and of types that stand for no number or
-    level, and text in which more than half of the values are distinct (and more than 64): an identifier.
+    level, and text in which all values are distinct, or more than half of them and more than 64: an identifier. One
+    warning names all of these but columns with one value.
 
     A weight equals a repetition, and rows of weight zero teach nothing. The order of rows is of no account; other units
     or another zero of a column change its numbers by rounding only.
@@ -123,7 +128,11 @@ class Columns:
         _refuse(problems)
         notes = tuple(lesson.note for lesson in lessons if lesson.note)
         if len(notes) == len(lessons):
-            raise ValueError(f"X has no column to learn from. {' '.join(_shortened(notes, 'more'))}")
+            few = " in its 1 sample" if table.n_rows == 1 else ""
+            raise ValueError(f"X has no column to learn from{few}. {' '.join(_shortened(notes, 'more.'))}")
+        lost = [lesson.note for lesson in lessons if lesson.lost]
+        if lost:
+            warn(" ".join(_shortened(lost, "more.")))
         numbers = np.array([lesson.number for lesson in lessons]).T
         learned: dict[str, Any] = {name: row.copy() for name, row in zip(Number._fields, numbers)}
         categories = [lesson.category for lesson in lessons]
@@ -317,12 +326,13 @@ class Columns:
 
 
 class Lesson(NamedTuple):
-    """What one column has taught: numbers, levels, or why it is left out."""
+    """What one column has taught: numbers, levels, or why it is left out, and whether that may be a loss."""
 
     kind: Kind
     number: Number = NO_NUMBER
     category: Category | None = None
     note: str = ""
+    lost: bool = False
 
 
 def _learn(column: Column, name: str, weights: Weights) -> Lesson:
@@ -337,7 +347,7 @@ def _learn(column: Column, name: str, weights: Weights) -> Lesson:
     if number is None:
         return _left_out(name, "all of its values are missing")
     if not number.spread and not number.gap_spread:
-        return _left_out(name, "it has one value only")
+        return _left_out(name, ONE_VALUE)
     return Lesson(held, number)
 
 
@@ -347,12 +357,11 @@ def _learn_levels(values: np.ndarray, name: str, weights: Weights) -> Lesson:
     if not distinct:
         return _left_out(name, "all of its values are missing")
     if len(category.shares) == 1:
-        return _left_out(name, "it has one value only")
-    if distinct > MOST_LEVELS:
-        rows = _rows_with_text(values, category, weights)
-        if distinct > rows / 2:
-            why = f"it has {distinct:,} different values in {rows:,.0f} rows, as an identifier has"
-            return _left_out(name, why)
+        return _left_out(name, ONE_VALUE)
+    rows = _rows_with_text(values, category, weights)
+    if distinct > (rows / 2 if distinct > MOST_LEVELS else max(rows - 1, FEWEST_NAMES)):
+        why = f"it has {distinct:,} different values in {rows:,.0f} rows, as an identifier has"
+        return _left_out(name, why)
     return Lesson("category", category=category)
 
 
@@ -367,7 +376,7 @@ def _rows_with_text(values: np.ndarray, category: Category, weights: Weights) ->
 
 
 def _left_out(name: str, why: str) -> Lesson:
-    return Lesson("dropped", note=f"{name[0].upper()}{name[1:]} is left out: {why}.")
+    return Lesson("dropped", note=f"{name[0].upper()}{name[1:]} is left out: {why}.", lost=why != ONE_VALUE)
 
 
 # -- messages ------------------------------------------------------------------------------------------

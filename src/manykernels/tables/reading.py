@@ -153,6 +153,8 @@ def open_table(X: Any) -> Table:
         X = _from_lists(X)
     if isinstance(X, np.ndarray):
         return _open_array(np.asarray(X))
+    if hasattr(X, "__array__") and not (hasattr(X, "columns") or hasattr(X, "column_names")):
+        return _open_array(np.asarray(X))
     _refuse_twins(X)
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
@@ -184,7 +186,7 @@ def _numbered(X: Any) -> tuple[str, ...]:
 
 def _open_sparse(X: Any) -> Table:
     _refuse_none(X.shape)
-    return Table(_numbered(X), False, X.shape[0], SparseColumns(X.tocsc()))
+    return Table(_numbered(X), False, X.shape[0], SparseColumns(sp.csc_array(X, copy=True)))
 
 
 class SparseColumns(Sequence):
@@ -192,12 +194,16 @@ class SparseColumns(Sequence):
 
     def __init__(self, X: Any):
         self.X = X
+        self.X.sum_duplicates()
 
     def __len__(self) -> int:
         return self.X.shape[1]
 
     def __getitem__(self, j: Any) -> Any:
-        return self.X[:, [j]].toarray().ravel()
+        entries = slice(*self.X.indptr[[j, j + 1]])
+        column = np.zeros(self.X.shape[0], dtype=self.X.dtype)
+        column[self.X.indices[entries]] = self.X.data[entries]
+        return column
 
 
 def of_matrix(X: np.ndarray, names: Sequence[str] | None = None) -> Table:
@@ -220,6 +226,8 @@ def _as_series(values: Any) -> Any:
     if isinstance(series, nw.Series):
         return series
     array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        array = np.asarray(values, dtype=object)  # NumPy would make text of None and NaN
     if array.ndim != 1:
         raise ValueError(f"a column has {array.ndim} dimensions; use one value per row.")
     return array
