@@ -171,3 +171,20 @@ def test_moments_are_those_of_all_rows(folder):
     Z = np.column_stack([TABLE["a"], TABLE["b"]])
     np.testing.assert_allclose(mean, Z.mean(axis=0), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(scale, Z.std(axis=0), rtol=1e-12)
+
+
+def test_any_table_is_fitted_and_predicted_batch_by_batch(tmp_path):
+    kinds = np.where(X[:, 0] > 0, "plus", "minus")
+    table = TABLE.drop_columns(["label"]).append_column("kind", pa.array([*kinds[:-1], None]))
+    (tmp_path / "rows").mkdir()
+    for i in range(3):
+        csv.write_csv(table.slice(300 * i, 300), tmp_path / "rows" / f"{i}.csv")
+    options = ("-t", "y", "--solver", "triply-stochastic", "-C", "1", "-o", tmp_path / "m.mk")
+    said = run("fit", tmp_path / "rows", *options)
+    assert "2 numbers, 1 category; 1 with gaps" in " ".join(said.split())
+    assert read_metadata(tmp_path / "m.mk")["score"]["value"] > 0.3
+    out = tmp_path / "out.parquet"
+    assert "Wrote 900 predictions" in run("predict", tmp_path / "m.mk", tmp_path / "rows", "-o", out)
+    assert np.corrcoef(parquet.read_table(out)["prediction"].to_numpy(), y)[0, 1] > 0.5
+    said = run("fit", tmp_path / "rows", *options, "--force", "--groups", "kind", code=2)
+    assert "--groups is for a table that is read as a whole" in said

@@ -147,7 +147,7 @@ class Columns:
             **learned,
         )
 
-    def transform(self, X: Any, *, narrow: bool = False) -> np.ndarray:
+    def transform(self, X: Any, *, narrow: bool = False, most: int = DENSE_BYTES) -> np.ndarray:
         """Return rows, those learned from or others, as numbers.
 
         Parameters
@@ -156,7 +156,9 @@ class Columns:
             Columns are found by name if both tables have names, else by position. Further columns are ignored if
             there are names, and so are columns that were left out.
         narrow : bool
-            Whether rows of single precision stay so, where nothing but numbers comes out.
+            Whether rows of single precision stay so, where there are numbers only.
+        most : int
+            Bytes up to which sparse rows are made dense.
 
         Returns
         -------
@@ -168,7 +170,7 @@ class Columns:
             If columns are missing, or hold infinite values or another kind of values; one message names them all.
         """
         if sp.issparse(X):
-            return self._transform_sparse(X)
+            return self._transform_sparse(X, most)
         table = open_table(X)
         places, problems = self._places(table)
         if table.matrix is not None and self._only_numbers:
@@ -187,9 +189,9 @@ class Columns:
             out[:, self._starts[j] : self._starts[j + 1]] = encode(texts, self._category(j))
         return self._scaled(list(columns), [column.values for column in columns.values()], out)
 
-    def _transform_sparse(self, X: Any) -> np.ndarray:
+    def _transform_sparse(self, X: Any, most: int) -> np.ndarray:
         """Return sparse rows as numbers, made dense some at a time."""
-        if 8 * X.shape[0] * self.width > DENSE_BYTES:
+        if 8 * X.shape[0] * self.width > most:
             raise ValueError(
                 f"X is sparse with shape {X.shape}, and kernels='auto' needs dense rows, "
                 f"{8 * X.shape[0] * self.width / 2**30:.1f} GiB; select columns first, or use kernels such as "
