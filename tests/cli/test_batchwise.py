@@ -50,7 +50,7 @@ def run(*args, code=0):
 
 
 def fit(data, path, *options):
-    options = ("--kernels", "products", "--degree", "1", "--solver", "eager", *options)
+    options = ("--kernels", "products", "--degree", "1", "--solver", "eager", "-C", "1", *options)
     return run("fit", data, "-o", path, *options)
 
 
@@ -80,6 +80,8 @@ def test_a_column_without_a_name_is_noted_once(folder, tmp_path):
         "1",
         "--solver",
         "eager",
+        "-C",
+        "1",
         "-t",
         "y",
         "--drop",
@@ -152,7 +154,7 @@ def test_a_checkpoint_is_for_fits_batch_by_batch(folder, tmp_path):
 
 
 def test_bad_options_are_refused_in_one_sentence(folder, tmp_path):
-    base = ("fit", folder, "-o", tmp_path / "m.mk", "--solver", "eager")
+    base = ("fit", folder, "-o", tmp_path / "m.mk", "--solver", "eager", "--kernels", "products", "-C", "1")
     assert "There is no column 'z'" in run(*base, "-t", "z", code=2)
     said = run(*base, "-t", "y", code=2)
     assert "Column 'label' holds text" in said and "leave it out with --drop label" in said
@@ -169,3 +171,20 @@ def test_moments_are_those_of_all_rows(folder):
     Z = np.column_stack([TABLE["a"], TABLE["b"]])
     np.testing.assert_allclose(mean, Z.mean(axis=0), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(scale, Z.std(axis=0), rtol=1e-12)
+
+
+def test_any_table_is_fitted_and_predicted_batch_by_batch(tmp_path):
+    kinds = np.where(X[:, 0] > 0, "plus", "minus")
+    table = TABLE.drop_columns(["label"]).append_column("kind", pa.array([*kinds[:-1], None]))
+    (tmp_path / "rows").mkdir()
+    for i in range(3):
+        csv.write_csv(table.slice(300 * i, 300), tmp_path / "rows" / f"{i}.csv")
+    options = ("-t", "y", "--solver", "triply-stochastic", "-C", "1", "-o", tmp_path / "m.mk")
+    said = run("fit", tmp_path / "rows", *options)
+    assert "2 numbers, 1 category; 1 with gaps" in " ".join(said.split())
+    assert read_metadata(tmp_path / "m.mk")["score"]["value"] > 0.3
+    out = tmp_path / "out.parquet"
+    assert "Wrote 900 predictions" in run("predict", tmp_path / "m.mk", tmp_path / "rows", "-o", out)
+    assert np.corrcoef(parquet.read_table(out)["prediction"].to_numpy(), y)[0, 1] > 0.5
+    said = run("fit", tmp_path / "rows", *options, "--force", "--groups", "kind", code=2)
+    assert "--groups is for a table that is read as a whole" in said

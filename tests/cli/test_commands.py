@@ -90,8 +90,7 @@ def model(data, tmp_path):
         "y",
         "-o",
         tmp_path / "m.mk",
-        "--loss",
-        "logistic",
+        *("--kernels", "gaussian", "--solver", "lp-norm", "--loss", "logistic", "-C", "1"),
     )
     return tmp_path / "m.mk"
 
@@ -176,8 +175,14 @@ def test_all_rows_are_used_when_nothing_is_held_out(data, tmp_path):
 
 def test_columns_stay_as_they_are_without_standardising(data, tmp_path):
     path = tmp_path / "m.mk"
-    run("fit", data, "-t", "y", "--drop", "label", "--no-standardize", "-o", path)
-    assert read_metadata(path)["mean"].tolist() == [0.0] * 4
+    base = ("fit", data, "-t", "y", "--drop", "label", "--no-standardize", "-o", path)
+    run(*base, "--kernels", "gaussian", "--solver", "lp-norm", "-C", "1")
+    assert "mean" not in read_metadata(path)
+    answers = [float(a["prediction"]) for a in csv.DictReader(io.StringIO(run("predict", path, data)))]
+    table = columns()
+    X = np.column_stack([table[n] for n in ("a", "b", "c", "count")])
+    np.testing.assert_allclose(answers, load(path).predict(named(X, ["a", "b", "c", "count"])), rtol=1e-12)
+    assert "auto brings every column to a unit of its own" in run(*base, "--force", code=2)
 
 
 def test_the_task_follows_the_target_unless_told(data, tmp_path):
@@ -297,7 +302,7 @@ def test_the_table_is_never_overwritten(model, data):
 
 
 REFUSED = {
-    "column 'label' holds text, .* --drop label": ["-t", "y"],
+    "column 'label' holds text, .* --drop label": ["-t", "y", "--kernels", "gaussian"],
     "no column 'yy' .*--target.* did you mean 'y'": ["-t", "yy"],
     "no column 'nope' .*--columns": ["-t", "y", "--columns", "a,nope"],
     "no column 'nope' .*--drop": ["-t", "y", "--drop", "nope"],
@@ -342,7 +347,7 @@ def test_a_mistake_is_one_sentence(data, tmp_path, sentence):
 )
 def test_gaps_are_refused_by_name(tmp_path, values, sentence):
     data = write(tmp_path / "d.parquet", {"x": values, "y": np.arange(20.0) / 3})
-    assert sentence in run("fit", data, "-t", "y", "-o", tmp_path / "m.mk", code=2)
+    assert sentence in run("fit", data, "-t", "y", "--kernels", "gaussian", "-o", tmp_path / "m.mk", code=2)
     assert sentence in run("fit", data, "-t", "x", "-o", tmp_path / "m.mk", code=2)
 
 
@@ -378,6 +383,7 @@ def test_files_that_are_no_models_are_refused(data, model, tmp_path):
 
 def test_probabilities_that_are_not_there_are_explained(data, tmp_path):
     options = ("--columns", "a", "-o", tmp_path / "m.mk", "--solver", "blockwise", "--test-size", "0.6")
+    options += ("--kernels", "laplacian")
     run("fit", data, "-t", "label", *options)
     assert "fewer than 20 unseen rows" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
     run("fit", data, "-t", "y", *options, "--force")
@@ -500,3 +506,82 @@ def test_output_into_a_closed_pipe_ends_quietly(tmp_path):
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 0
+
+
+# -- tables of any columns -----------------------------------------------------------------------------
+
+
+def any_table(n=90):
+    """A table with text, a date, a flag, gaps, an identifier, a constant, and three rows of each subject."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(n)
+    colour = rng.choice(["red", "blue"], n)
+    return {
+        "x": [None if i % 9 == 0 else v for i, v in enumerate(x.tolist())],
+        "colour": [None if i % 11 == 0 else c for i, c in enumerate(colour.tolist())],
+        "day": [f"2024-0{1 + i % 9}-11" for i in range(n)],
+        "paid": (x > 0).tolist(),
+        "name": [f"row {i}" for i in range(n)],
+        "same": ["one"] * n,
+        "subject": [f"s{i // 3}" for i in range(n)],
+        "y": (x + 2 * (colour == "red")).tolist(),
+    }
+
+
+@pytest.fixture
+def any_data(tmp_path):
+    return write(tmp_path / "any.csv", any_table())
+
+
+FAST = ("--solver", "lp-norm", "-C", "1")
+
+
+def test_any_table_is_fitted_shown_and_predicted(any_data, tmp_path):
+    path = tmp_path / "m.mk"
+    screen = run("fit", any_data, "-t", "y", "--groups", "subject", "-o", path, *FAST)
+    assert "90 rows, 6 columns" in screen
+    words = "1 number, 1 category, 1 flag, 1 date; 2 with gaps; left out: name, same"
+    assert words in " ".join(screen.split()) and words in " ".join(run("show", path).split())
+    assert json.loads(run("show", path, "--json"))["columns"]["colour"] == "category"
+    assert load(path).columns_.names_in == ("x", "colour", "day", "paid", "name", "same")
+    table = any_table(12)
+    new = {name: table[name] for name in ("paid", "day", "colour", "x")} | {"colour": ["green"] * 12}
+    answers = list(csv.DictReader(io.StringIO(run("predict", path, write(tmp_path / "new.csv", new)))))
+    assert len(answers) == 12 and all(np.isfinite(float(a["prediction"])) for a in answers)
+    said = run("predict", path, write(tmp_path / "less.csv", {"x": [1.0]}), code=2)
+    assert "no column 'colour' (needed by the model)" in said
+
+
+def test_an_identifier_is_noted(any_data, tmp_path):
+    result = typer_testing.CliRunner().invoke(
+        cli.application(),
+        ["fit", str(any_data), "-t", "y", "--drop", "subject", "-o", str(tmp_path / "m.mk"), *FAST],
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("Note: Column 'name' is left out") == 1
+
+
+def test_groups_are_held_out_together():
+    groups = np.repeat(np.arange(20), 5)
+    train, test = split(100, None, 0.25, 0, groups)
+    assert len(test) == 25 and not set(groups[train]) & set(groups[test])
+    with pytest.raises(ValueError, match="fewer than three groups"):
+        split(4, None, 0.25, 0, np.array([0, 0, 1, 1]))
+
+
+def test_groups_and_memory_are_checked(any_data, tmp_path):
+    base = ("fit", any_data, "-t", "y", "-o", tmp_path / "m.mk", *FAST)
+    assert "no column 'who' (--groups)" in run(*base, "--groups", "who", code=2)
+    assert "y is the target; name another" in run(*base, "--groups", "y", code=2)
+    assert "leave it out of --columns" in run(*base, "--groups", "subject", "--columns", "x,subject", code=2)
+    assert "memory" in run(*base, "--memory", "much", code=2)
+    assert "--C is much" in run(*base, "-C", "much", code=2)
+    run(*base, "--memory", "2GiB")
+    assert load(tmp_path / "m.mk").memory == "2GiB"
+
+
+def test_the_default_learns_kernels_and_C(any_data, tmp_path):
+    run("fit", any_data, "-t", "y", "--drop", "subject,name", "-o", tmp_path / "m.mk")
+    model = load(tmp_path / "m.mk")
+    assert model.kernels == "auto" and model.solver == "auto" and model.C == "auto"
+    assert read_metadata(tmp_path / "m.mk")["score"]["value"] > 0.5

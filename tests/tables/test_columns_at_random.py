@@ -5,10 +5,13 @@ import datetime as dt
 import numpy as np
 import pandas as pd
 import polars as pl
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from manykernels.tables import Columns
+
+pytestmark = pytest.mark.filterwarnings("ignore:Column .* is left out")
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=False) | st.none()
 VALUES = [

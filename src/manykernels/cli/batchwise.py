@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import MKLClassifier
-from ..streaming import Part, Source, Standardised, predict_rows
-from .models import check_test_size, fit_visibly, kept_beside, make_model, scale_of
+from ..streaming import Part, Source, Standardised, bind_for, predict_rows
+from .models import check_test_size, fit_visibly, kept_beside, make_model, reads_tables, scale_of, scales
 from .screens import count, say
 from .tables import is_class, is_large, open_table
 
@@ -22,21 +22,25 @@ def is_streamed(data: Path, solver: str) -> bool:
 
 
 def fit_batchwise(
-    data, target, task, *, columns, drop, standardize, test_size, seed, checkpoint, described
+    data, target, task, *, columns, drop, groups, standardize, test_size, seed, checkpoint, described
 ) -> tuple[Any, dict[str, Any]]:
     """Return a fitted model and what to keep beside it.
 
     Rows are held out by a hash of their place, so that no pass ever sees them.
     """
     check_test_size(test_size)
-    source = open_table(data, target, columns, drop, whole=False)
+    if groups is not None:
+        raise ValueError(
+            f"--groups is for a table that is read as a whole, and {data.name} is read batch by batch; leave it out."
+        )
+    scaled = scales(described["kernels"], standardize)
+    source = open_table(data, target, columns, drop, whole=False, any_kind=reads_tables(described["kernels"]))
     source.numeric_targets = source.holds_numbers(target)  # in text they may be fractions further down
     classify = is_class((chunk.y for chunk in source.chunks(targets_only=True)), target, task)
     source.numeric_targets = not classify
     train: Source = Part(source, test_size, seed, others=True) if test_size else source
     test: Source | None = Part(source, test_size, seed) if test_size else None
     names = list(source.names or ())
-    mean, scale = _moments(train) if standardize else (np.zeros(len(names)), np.ones(len(names)))
     model = make_model(classify, seed=seed, **described).set_params(verbose=1)
     n = train.n_rows or 0
     if n == 0:
@@ -44,9 +48,13 @@ def fit_batchwise(
     kind = "classes" if classify else "regression"
     columns = count(len(names), "column")
     say(f"{data.name}: {count(n, 'row')} to learn from, {columns}, target {target} ({kind})")
-    seconds = fit_visibly(model, Standardised(train, mean, scale), target, checkpoint=checkpoint)
-    score = None if test is None else _score(model, Standardised(test, mean, scale), target, classify)
-    return model.set_params(verbose=0), kept_beside(target, names, mean, scale, n, seconds, score)
+    units = _moments(train) if scaled else None
+    if units is not None:
+        train = Standardised(train, *units)
+        test = None if test is None else Standardised(test, *units)
+    seconds = fit_visibly(model, train, target, checkpoint=checkpoint)
+    score = None if test is None else _score(model, test, target, classify)
+    return model.set_params(verbose=0), kept_beside(target, names, units, n, seconds, score)
 
 
 def _moments(source: Source) -> tuple[np.ndarray, np.ndarray]:
@@ -66,7 +74,7 @@ def _moments(source: Source) -> tuple[np.ndarray, np.ndarray]:
 def _score(model, test: Source, target: str, classify: bool) -> dict[str, Any] | None:
     """Return the score on the held-out rows, beside that of the best constant for classes."""
     n, good, total, square, counts = 0, 0.0, 0.0, 0.0, np.zeros(len(getattr(model, "classes_", ())))
-    for chunk in test.bind(target, features=model.feature_names_in_).chunks():
+    for chunk in bind_for(model, test, target).chunks():
         y, answer = chunk.y, predict_rows(model, chunk.X)
         n += len(y)
         if classify:

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -75,16 +75,18 @@ def _in_one_sentence(command):
 def fit(
     data: options.Data,
     target: options.Target,
-    kernels: options.Kernels = "gaussian",
+    kernels: options.Kernels = "auto",
     degree: options.Degree = None,
     solver: options.Solver = "auto",
     p: options.Norm = None,
     max_iter: options.MaxIter = None,
     loss: options.Loss = "auto",
-    C: options.Cost = 1.0,
+    C: options.Cost = "auto",
     task: options.Task = "auto",
     columns: options.Columns = None,
     drop: options.Drop = None,
+    groups: options.Groups = None,
+    memory: options.Memory = None,
     standardize: options.Standardize = True,
     test_size: options.TestSize = 0.25,
     seed: options.SplitSeed = 0,
@@ -102,14 +104,19 @@ def fit(
         raise ValueError(f"{output} is the table to learn from; name another file with -o.")
     may_write(output, force)
     described = {"kernels": kernels, "degree": degree, "solver": solver, "p": p, "max_iter": max_iter}
-    described |= {"loss": loss, "C": C}
-    rows = {"columns": columns, "drop": drop, "standardize": standardize, "test_size": test_size}
+    described |= {"loss": loss, "C": C, "memory": memory}
+    rows: dict[str, Any] = {
+        "columns": columns,
+        "drop": drop,
+        "groups": groups,
+        "standardize": standardize,
+        "seed": seed,
+    }
+    rows |= {"test_size": test_size, "described": described}
     if checkpoint is not None or is_streamed(data, solver):
-        model, metadata = fit_batchwise(
-            data, target, task, **rows, seed=seed, described=described, checkpoint=checkpoint
-        )
+        model, metadata = fit_batchwise(data, target, task, **rows, checkpoint=checkpoint)
     else:
-        model, metadata = fit_at_once(data, target, task, **rows, seed=seed, described=described)
+        model, metadata = fit_at_once(data, target, task, **rows)
     save(model, output, metadata=metadata)
     print_model(model, metadata)
     say(f"Wrote {output} ({file_size(output)}).")

@@ -170,7 +170,7 @@ def run(
     console.print(_scores(rows))
 
     path, sample = output / "model.mk", output / "new-digits.csv"
-    save(model, path, metadata=kept_beside("digit", names, mean, scale, len(train), seconds, score))
+    save(model, path, metadata=kept_beside("digit", names, (mean, scale), len(train), seconds, score))
     with table_writer(sample) as writer:
         writer.write({name: X[test[:100], j] for j, name in enumerate(names)})
     _check_reading_back(path, model, named(Z[test], names))

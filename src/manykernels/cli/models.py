@@ -3,55 +3,75 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from .. import MKLClassifier, MKLRegressor
 from ..families import Products
 from ..registry import SOLVERS, is_auto, solver_class
 from ..streaming import check_probabilities
 from .screens import count, noted, say, stderr
-from .tables import is_class, named, open_table
+from .tables import groups_of, is_class, named, open_table
 
 #: What --kernels may be.
-KERNELS = ("gaussian", "laplacian", "linear", "products")
+KERNELS = ("auto", "gaussian", "laplacian", "linear", "products")
 
 
 def fit_at_once(
-    data, target, task, *, columns, drop, standardize, test_size, seed, described
+    data, target, task, *, columns, drop, groups, standardize, test_size, seed, described
 ) -> tuple[Any, dict[str, Any]]:
     """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
-    source = open_table(data, target, columns, drop, whole=True)
+    scaled, any_kind = scales(described["kernels"], standardize), reads_tables(described["kernels"])
+    source = open_table(data, target, columns, drop, groups, whole=True, any_kind=any_kind)
     rows = next(source.chunks(), None)
     if rows is None:
         raise ValueError(f"{data} has no rows.")
     classify = is_class([rows.y], target, task)
     y = rows.y if rows.y.dtype.kind in "Ub" else rows.y.astype(int if classify else float)
-    X, names = rows.X.astype(float), list(source.names or ())
-    train, test = split(len(y), y if classify else None, test_size, seed)
-    mean, scale = moments(X[train]) if standardize else (np.zeros(len(names)), np.ones(len(names)))
-    Z = (X - mean) / scale
+    subjects = None if groups is None else groups_of(source, groups)
+    train, test = split(len(y), y if classify else None, test_size, seed, subjects)
+    X, names = rows.X, list(source.names or ())
+    units = moments(X[train]) if scaled else None
     model = make_model(classify, seed=seed, **described)
     kind = count(len(np.unique(y)), "class", "classes") if classify else "regression"
     say(f"{data.name}: {count(len(y), 'row')}, {count(len(names), 'column')}, target {target} ({kind})")
-    seconds = fit_visibly(model, named(Z[train], names), y[train])
-    score = held_out(model, named(Z[test], names), y[test], y[train])
-    return model, kept_beside(target, names, mean, scale, len(train), seconds, score)
+
+    def part(rows):
+        return (
+            X[rows]
+            if any_kind
+            else named(X[rows] if units is None else (X[rows] - units[0]) / units[1], names)
+        )
+
+    options = {} if subjects is None else {"groups": subjects[train]}
+    seconds = fit_visibly(model, part(train), y[train], **options)
+    score = held_out(model, part(test), y[test], y[train])
+    return model, kept_beside(target, names, units, len(train), seconds, score)
 
 
-def kept_beside(target, columns, mean, scale, n_train, seconds, score) -> dict[str, Any]:
-    """Return what a model file keeps beside the model."""
-    return {
-        "target": target,
-        "columns": columns,
-        "mean": mean,
-        "scale": scale,
-        "n_train": n_train,
-        "seconds": seconds,
-        "score": score,
-    }
+def reads_tables(kernels: str) -> bool:
+    """Whether columns may hold text, dates and gaps."""
+    return kernels == "auto"
+
+
+def scales(kernels: str, standardize: bool) -> bool:
+    """Whether columns are brought to mean 0 and deviation 1 before the fit."""
+    if not reads_tables(kernels):
+        return standardize
+    if not standardize:
+        raise ValueError(
+            "--no-standardize is given, and --kernels auto brings every column to a unit of its own; leave it out, or "
+            "name kernels such as --kernels gaussian."
+        )
+    return False
+
+
+def kept_beside(target, columns, units, n_train, seconds, score) -> dict[str, Any]:
+    """Return what a model file keeps beside the model; `units` are means and deviations that rows were brought to."""
+    facts = {"target": target, "columns": columns, "n_train": n_train, "seconds": seconds, "score": score}
+    return facts if units is None else facts | {"mean": units[0], "scale": units[1]}
 
 
 def check_test_size(test_size: float) -> None:
@@ -60,11 +80,23 @@ def check_test_size(test_size: float) -> None:
         raise ValueError(f"--test-size is {test_size:g}; use a share of at least 0 and below 1.")
 
 
-def split(n, labels, test_size, seed) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of the training and of the test rows; classes keep their proportions."""
+def split(n, labels, test_size, seed, groups=None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the training and of the test rows.
+
+    Classes keep their proportions; if there are groups, those stay together instead.
+    """
     check_test_size(test_size)
     if test_size == 0:
         return np.arange(n), np.arange(0)
+    if groups is not None:
+        if len(np.unique(groups)) < 3:
+            raise ValueError(
+                "--groups holds fewer than three groups, and one is held out for the score; fit on all rows with "
+                "--test-size 0."
+            )
+        drawn = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
+        train, test = next(drawn.split(np.zeros(n), groups=groups))
+        return np.sort(train), np.sort(test)
     if labels is not None:
         values, counts = np.unique(labels, return_counts=True)
         if counts.min() < 2:
@@ -86,7 +118,7 @@ def scale_of(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
     return np.where(deviation > 1e-12 * largest, deviation, 1.0)
 
 
-def make_model(classify, *, kernels, degree, solver, p, max_iter, loss, C, seed):
+def make_model(classify, *, kernels, degree, solver, p, max_iter, loss, C, memory, seed):
     """Return the estimator that the options describe."""
     if kernels not in KERNELS:
         raise ValueError(f"--kernels is {kernels}; use {', '.join(KERNELS[:-1])} or {KERNELS[-1]}.")
@@ -98,9 +130,20 @@ def make_model(classify, *, kernels, degree, solver, p, max_iter, loss, C, seed)
         kernels,
         solver=_make_solver(solver, p, max_iter),
         loss=loss.lower().replace("-", "_"),
-        C=C,
+        C=_cost(C),
+        memory=memory,
         random_state=seed,
     )
+
+
+def _cost(C: str) -> float | Literal["auto"]:
+    """Return what --C says."""
+    if is_auto(C):
+        return "auto"
+    try:
+        return float(C)
+    except ValueError:
+        raise ValueError(f"--C is {C}; use a positive number, or auto.") from None
 
 
 def _make_solver(name: str, p: float | None, max_iter: int | None) -> Any:

@@ -27,7 +27,10 @@ Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error."
 
 # Of fit.
 Target = Annotated[str, Option("--target", "-t", help="The column to predict.", show_default=False)]
-Kernels = Annotated[str, Option(help="gaussian, laplacian, linear, or products of columns.")]
+Kernels = Annotated[
+    str,
+    Option(help="auto, for a table of any columns; gaussian, laplacian, linear, or products, of numbers."),
+]
 Degree = Annotated[int | None, Option(help="Most factors of a product (kernels: products), 2 by default.")]
 Solver = Annotated[str, Option(help=f"auto, {SOLVER_NAMES}.")]
 MaxIter = Annotated[int | None, Option(help="Most iterations, for solvers that iterate.", min=1)]
@@ -35,11 +38,27 @@ Norm = Annotated[
     float | None, Option(help="Norm over kernels, 1 < p <= 2: the smaller, the sparser (lp-norm).")
 ]
 Loss = Annotated[str, Option(help="auto, hinge, logistic, softmax, squared, ...")]
-Cost = Annotated[float, Option("--C", "-C", help="Weight of the losses against the norm, as in SVC.")]
+Cost = Annotated[
+    str, Option("--C", "-C", help="Weight of the losses against the norm, as in SVC: a number, or auto.")
+]
 Task = Annotated[str, Option(help="auto, classify or regress.")]
 Columns = Annotated[list[str] | None, Option(help="Use these columns only: a,b,c.", show_default=False)]
 Drop = Annotated[list[str] | None, Option(help="Use all columns but these: id,date.", show_default=False)]
-Standardize = Annotated[bool, Option(help="Bring columns to mean 0 and deviation 1; predict does the same.")]
+Groups = Annotated[
+    str | None,
+    Option(
+        help="The column with the subject, say, of every row: a subject's rows are held out together.",
+        show_default=False,
+    ),
+]
+Memory = Annotated[
+    str | None,
+    Option(help="Memory for a fit on all pairs of rows, as 4GiB; 1 GiB by default.", show_default=False),
+]
+Standardize = Annotated[
+    bool,
+    Option(help="Bring columns to mean 0 and deviation 1; predict does the same. (auto does so by itself.)"),
+]
 TestSize = Annotated[float, Option(help="Share of the rows held out for the score; 0 fits on all rows.")]
 SplitSeed = Annotated[int, Option(help="Seed of the split into training and test rows, and of the solver.")]
 ModelOutput = Annotated[Path, Option("--output", "-o", help="The model file.")]

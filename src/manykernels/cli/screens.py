@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 #: Most rows of a kernel table, unless told.
 TOP = 20
+#: The kinds of columns, one and several.
+KINDS = {"number": "numbers", "category": "categories", "flag": "flags", "date": "dates"}
+#: Most columns that are named.
+LISTED = 8
 #: Width of the longest bar.
 BAR = 20
 
@@ -148,6 +152,8 @@ def model_facts(model, metadata) -> dict[str, str]:
     }
     if metadata.get("target") is not None:
         facts["Target"] = str(metadata["target"])
+    if hasattr(model, "columns_"):
+        facts["Columns"] = describe_columns(model.columns_)
     if hasattr(model, "classes_"):
         listed = ", ".join(str(c) for c in model.classes_[:12])
         facts["Classes"] = listed + (", ..." if len(model.classes_) > 12 else "")
@@ -162,6 +168,21 @@ def model_facts(model, metadata) -> dict[str, str]:
     if "seconds" in metadata and "n_train" in metadata:
         facts["Fit"] += f", {metadata['seconds']:.1f} s on {count(metadata['n_train'], 'row')}"
     return facts
+
+
+def describe_columns(columns) -> str:
+    """Return how many columns are of which kind, and the names of those that are left out."""
+    parts = [
+        count(columns.kinds.count(kind), kind, several)
+        for kind, several in KINDS.items()
+        if kind in columns.kinds
+    ]
+    gaps = sum(name.endswith(": missing") for name in columns.names_out)
+    text = ", ".join(parts) + (f"; {gaps:,} with gaps" if gaps else "")
+    out = [name for name, kind in zip(columns.names_in, columns.kinds, strict=True) if kind == "dropped"]
+    more = len(out) - LISTED
+    listed = ", ".join(out[:LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    return text + (f"; left out: {listed}" if out else "")
 
 
 def describe_gap(model) -> str:
@@ -202,12 +223,19 @@ def model_json(model, metadata, top: int | None) -> str:
         "n_iter": model.n_iter_,
         "converged": model.converged_,
         "classes": getattr(model, "classes_", None),
+        "columns": _kinds(model),
         "intercept": model.intercept_,
         "n_kernels": len(model.combination_),
         "kernels": model.combination_.table()[:top],
         "metadata": metadata,
     }
     return json.dumps(plain(record), indent=2, ensure_ascii=False)
+
+
+def _kinds(model) -> dict[str, str] | None:
+    """Return what the columns of the table are, None where all are numbers."""
+    columns = getattr(model, "columns_", None)
+    return None if columns is None else dict(zip(columns.names_in, columns.kinds, strict=True))
 
 
 def plain(value: Any) -> Any:

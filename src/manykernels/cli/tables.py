@@ -21,6 +21,7 @@ from ..streaming import (
     Source,
     Standardised,
     TableWriter,
+    bind_for,
     open_source,
 )
 from .screens import noted
@@ -40,17 +41,32 @@ def is_large(path: Path, limit: int = LARGE) -> bool:
     return not path.is_file() or path.stat().st_size > limit
 
 
-def open_table(data: Path, target: str, columns, drop, *, whole: bool) -> Source:
-    """Return the rows of a table, with the roles of its columns as --target, --columns and --drop say."""
+def open_table(
+    data: Path, target: str, columns, drop, groups=None, *, whole: bool, any_kind: bool = False
+) -> Source:
+    """Return the rows of a table, with the roles of its columns as --target, --columns, --drop and --groups say.
+
+    `any_kind` says whether columns may hold text, dates and gaps.
+    """
     if columns and drop:
         raise ValueError("--columns and --drop exclude each other; give one of them.")
+    if groups == target:
+        raise ValueError(f"{target} is the target; name another column with --groups.")
     with noted():
         source = open_source(data, whole=whole)
         chosen, dropped = (_names(listed, source.column_names) for listed in (columns, drop))
-        if target in (chosen or ()):
-            raise ValueError(f"{target} is the target; leave it out of --columns.")
-        with _in_options({target: "--target"}, "--columns" if chosen else "--drop"):
-            return source.choosing(chosen, dropped).bind(target)
+        for name, role in ((target, "the target"), (groups, "the groups' column")):
+            if name in (chosen or ()):
+                raise ValueError(f"{name} is {role}; leave it out of --columns.")
+        if groups is not None:
+            dropped = [*(dropped or ()), groups]
+        with _in_options({target: "--target", groups: "--groups"}, "--columns" if chosen else "--drop"):
+            return source.choosing(chosen, dropped).bind(target, any_kind=any_kind)
+
+
+def groups_of(source: Source, groups: str) -> np.ndarray:
+    """Return the column --groups of a table that is read as a whole."""
+    return next(source.bind(groups, any_kind=True).chunks(targets_only=True)).y
 
 
 def open_table_of(model, metadata, data: Path, *, large: int = LARGE, chunk_rows: int = CHUNK_ROWS) -> Source:
@@ -64,7 +80,7 @@ def open_table_of(model, metadata, data: Path, *, large: int = LARGE, chunk_rows
         remedy = "encode it as numbers, in the same way as in the table that the model was fitted on."
     with noted(), _in_options({}, "needed by the model", remedy):
         source = open_source(data, whole=not is_large(data, large), chunk_rows=chunk_rows)
-        source = source.bind(features=names)
+        source = bind_for(model, source)
     return Standardised(source, metadata["mean"], metadata["scale"]) if "mean" in metadata else source
 
 
@@ -77,7 +93,7 @@ def _names(listed, known) -> list[str] | None:
 
 
 @contextmanager
-def _in_options(options: dict[str, str], otherwise: str, not_numbers: str = "") -> Iterator[None]:
+def _in_options(options: dict[Any, str], otherwise: str, not_numbers: str = "") -> Iterator[None]:
     """Say what to do about a column in terms of the command line.
 
     Parameters
@@ -92,7 +108,7 @@ def _in_options(options: dict[str, str], otherwise: str, not_numbers: str = "") 
         where = options.get(error.column, otherwise)
         raise ValueError(f"{error.fault} ({where}); {error.remedy}") from None
     except NotNumbers as error:
-        drop = f"leave it out with --drop {shlex.quote(error.column)}, or encode it as numbers first."
+        drop = f"leave it out with --drop {shlex.quote(error.column)}, or use --kernels auto, which reads any column."
         raise ValueError(f"{error.fault}; {not_numbers or drop}") from None
     except NewColumn as error:
         raise ValueError(

@@ -347,7 +347,7 @@ class MKL(KernelEstimator):
         self.columns_ = Columns.fit(X, sample_weight)
         for note in self.columns_.notes:
             self._say(note)
-        return self.columns_.transform(X)
+        return self.columns_.transform(X, narrow=self._row_types(X) is not np.float64)
 
     def _training_rows(self, X, y, **options):
         X, y = super()._training_rows(X, y, **options)
@@ -436,6 +436,11 @@ class MKL(KernelEstimator):
         assert r.C is not None  # `_store` has seen to it
         self.C_ = r.C
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = self._reads_tables
+        return tags
+
     # -- words ---------------------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
@@ -493,7 +498,7 @@ class MKL(KernelEstimator):
                 )
         if hasattr(self, "columns_"):
             check_is_fitted(self)
-            return self.columns_.transform(X)
+            return self.columns_.transform(X, narrow=isinstance(self.solver_, StreamingSolver))
         return super()._rows(X)
 
     def _scores(self, X) -> np.ndarray:

@@ -37,6 +37,7 @@ from ..streaming.survey import (
     sample_units,
     survey,
 )
+from ..tables.reading import of_matrix
 from .targets import Known, announced_classes, balancing
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
                 "partial_fit begins anew and replaces the model that was fitted by fit, which it cannot go on from; to "
                 "keep that one, call partial_fit on sklearn.base.clone(model)."
             )
-        _check_tables(model)
+        model.__dict__.pop("columns_", None)  # of a fit before
         batch = _with_C(model, model._problem(X, y, sample_weight, Known(classes=announced)))
         model.state_ = model.solver_.start(batch)
         model._context = _without_rows(batch)
@@ -91,17 +92,19 @@ def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
     """Return the source to stream from, None for rows that are taken as a whole."""
     if is_source(X, y):
         _check_streams(model, "X is a source of rows")
-        return open_source(X).bind(y, sample_weight)
+        return open_source(X).bind(y, sample_weight, any_kind=model._reads_tables)
     mapped = isinstance(X, np.memmap) and X.ndim == 2 and streams(model.solver)
     if checkpoint is None and not (mapped and not model._pairwise):
         return None
     if checkpoint is not None:
         _check_streams(model, "checkpoint is given")
     if hasattr(X, "columns") or hasattr(X, "column_names"):
-        return Batches([(X, y) if sample_weight is None else (X, y, sample_weight)]).bind()
-    X = X if isinstance(X, np.ndarray) or sp.issparse(X) else np.asarray(X, dtype=float)
+        batch = (X, y) if sample_weight is None else (X, y, sample_weight)
+        return Batches([batch]).bind(any_kind=model._reads_tables)
+    if not (isinstance(X, np.ndarray) or sp.issparse(X)):
+        X = np.asarray(X, dtype=object if model._reads_tables else float)
     y = y if y is None or isinstance(y, np.ndarray) else np.asarray(y)
-    return Arrays(X).bind(y, sample_weight)
+    return Arrays(X).bind(y, sample_weight, any_kind=model._reads_tables)
 
 
 def _check_streams(model: MKL, why: str) -> None:
@@ -109,14 +112,6 @@ def _check_streams(model: MKL, why: str) -> None:
         raise ValueError(
             f"{why}, but solver {brief(model.solver)} needs all rows in memory at once; use a solver that streams"
             f" ({streaming_names()}), or pass arrays and no checkpoint."
-        )
-
-
-def _check_tables(model: MKL) -> None:
-    if model._reads_tables:
-        raise ValueError(
-            "kernels is 'auto', which takes rows in memory at once; for rows in batches pass kernels='laplacian' and "
-            "solver=Blockwise()."
         )
 
 
@@ -134,7 +129,6 @@ def _calibrated(model: MKL, result: Result, first: Problem) -> Result:
 
 def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, checkpoint, classes) -> None:
     """Open the stream, hand it to the solver, keep what it returns."""
-    _check_tables(model)
     if model._pairwise:
         raise ValueError("kernels='precomputed' needs all rows at once; pass a stack of matrices as X.")
     source.numeric_targets = model._regresses
@@ -276,7 +270,10 @@ class Opening:
         if mass is not None and self.balances:
             self.balance = balancing(mass)
         known = Known(found.classes, self.source.names, found.mean, self.solver, self.balance)
-        return self.model._problem(sample.X, sample.y, sample.sample_weight, known)
+        rows = sample.X
+        if self.model._reads_tables and isinstance(rows, np.ndarray) and self.source.names is not None:
+            rows = of_matrix(rows, self.source.names)
+        return self.model._problem(rows, sample.y, sample.sample_weight, known)
 
     def _check_labels(self, chunk: Chunk) -> None:
         """Refuse labels that were not announced, before the classes are known otherwise."""
@@ -293,7 +290,16 @@ class Opening:
         t, s = self._targets(chunk), checked_weights(chunk)
         if getattr(self.model, "class_weight", None) is not None:
             s = self.model._times_class_weight(s, t, self.balance)
-        return chunk.X, t, s
+        return self._numbers(chunk), t, s
+
+    def _numbers(self, chunk: Chunk) -> np.ndarray:
+        """Return the rows as the solver sees them."""
+        if not hasattr(self.model, "columns_"):
+            return chunk.X
+        try:
+            return self.model.columns_.transform(chunk.X, narrow=True)
+        except ValueError as error:
+            raise ValueError(f"{chunk.place}: {error}") from None
 
     def _targets(self, chunk: Chunk) -> np.ndarray:
         if chunk.y is None:

@@ -42,7 +42,8 @@ _ROOM = {
     "arrow": "TableWriter",
     "columns": "MissingColumn NewColumn NotNumbers",
     "opening": "is_source open_source",
-    "predictions": "check_probabilities predict_batches predict_rows predict_to prediction_columns refuse_input",
+    "predictions": "bind_for check_probabilities predict_batches predict_rows predict_to prediction_columns "
+    "refuse_input",
     "sources": "CHUNK_ROWS Source",
     "stream": "Stream",
     "views": "Part Standardised",

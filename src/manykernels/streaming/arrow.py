@@ -17,7 +17,8 @@ import numpy as np
 
 from .._util.files import replacing
 from .._util.text import brief
-from .columns import NotNumbers, float_type, listed, not_numbers
+from ..tables.reading import Table, float_type, of_matrix, open_table
+from .columns import NotNumbers, listed, not_numbers
 from .files import arrow, check_files, format_of, in_one_sentence
 from .sources import CHUNK_ROWS, Chunk, Source, keys_of
 
@@ -63,7 +64,7 @@ class Tables(Source):
         except NotNumbers:
             return False
 
-    def bind(self, y=None, sample_weight=None, features=None):
+    def bind(self, y=None, sample_weight=None, features=None, *, any_kind=False):
         """Settle the roles of the columns, and check their types."""
         for name, value in (("y", y), ("sample_weight", sample_weight)):
             if value is not None and not all(isinstance(v, str) for v in listed(value)):
@@ -72,11 +73,12 @@ class Tables(Source):
                     f"in {name}='column'."
                 )
         bound = copy.copy(self)
-        bound.y, bound.sample_weight = y, sample_weight
+        bound.y, bound.sample_weight, bound.any_kind = y, sample_weight, any_kind
         schema = self.dataset.schema
         roles = (*listed(y), *listed(sample_weight))
         bound.names = self._named(self.column_names, roles, features, schema)
-        dtypes = [_number_type(schema.field(name)) for name in bound.names]
+        bound._only_numbers = not any_kind or all(_is_number(schema.field(name).type) for name in bound.names)
+        dtypes = [_number_type(schema.field(name)) for name in bound.names] if bound._only_numbers else []
         dtypes += bound._types_elsewhere((*bound.names, *roles))
         bound._dtype = np.float64 if self._is_text else float_type(dtypes)
         if sample_weight is not None:
@@ -90,6 +92,8 @@ class Tables(Source):
         types = []
         for path, schema in check_files(self.dataset, wanted, closed=closed):
             there = set(schema.names)
+            if not self._only_numbers:
+                continue
             try:
                 types += [_number_type(schema.field(n)) for n in self.names or () if n in there]
             except NotNumbers as error:
@@ -97,6 +101,7 @@ class Tables(Source):
         return types
 
     _dtype: Any = np.float64
+    _only_numbers: bool = True
 
     @cached_property
     def _units(self) -> list[tuple[Any, int | None, str, int | None]]:
@@ -135,7 +140,7 @@ class Tables(Source):
         first = 0
         with in_one_sentence(where):
             for batch in self._batches(fragment, group, list(dict.fromkeys(columns))):
-                X = None if targets_only else self._matrix(batch)
+                X = None if targets_only else self._rows(batch)
                 y = self._targets(batch, where, first)
                 s = None
                 if self.sample_weight is not None:
@@ -167,9 +172,17 @@ class Tables(Source):
         wide = {*(self.names or ()), *listed(self.sample_weight)}
         if self.numeric_targets:
             wide |= set(listed(self.y))
-        booleans = pa.types.is_boolean
-        kinds = [(f, f.name in wide and not booleans(f.type)) for f in self.dataset.schema]
+        kinds = [
+            (f, f.name in wide and _is_number(f.type) and f.type != pa.bool_()) for f in self.dataset.schema
+        ]
         return pa.schema([pa.field(f.name, pa.float64() if widened else f.type) for f, widened in kinds])
+
+    def _rows(self, batch) -> np.ndarray | Table:
+        if not self.any_kind:
+            return self._matrix(batch)
+        if self._only_numbers:
+            return of_matrix(self._matrix(batch), self.names)
+        return open_table(arrow().Table.from_batches([batch]).select(self.names)).at_once()
 
     def _matrix(self, batch) -> np.ndarray:
         names = self.names or ()
@@ -195,6 +208,13 @@ class Tables(Source):
                 f"of {where}; remove that row, or fill it in."
             )
         return parts[0] if isinstance(self.y, str) else np.column_stack(parts)
+
+
+def _is_number(kind) -> bool:
+    """Whether a column of a type is a number or a flag to all readers; what is missing throughout is either."""
+    types = arrow().types
+    plain = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    return any(check(kind) for check in plain)
 
 
 def _number_type(field) -> np.dtype:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._util.text import brief, warn
+from ..tables.reading import float_type
 
 
 class ColumnError(ValueError):
@@ -42,12 +43,6 @@ class NotNumbers(ColumnError):
 
 class NewColumn(ColumnError):
     """A column that only some of the files have."""
-
-
-def float_type(dtypes: Iterable[np.dtype]) -> type:
-    """Return the narrower float that holds columns of these types exactly."""
-    small = all(t == np.float32 or (t.kind in "biuf" and t.itemsize <= 2) for t in dtypes)
-    return np.float32 if small else np.float64
 
 
 def matrix(columns: Sequence[Any], names: Sequence[str]) -> np.ndarray:

@@ -49,7 +49,7 @@ def open_dataset(path):
     files, folder = _listed_files(path)
     kind: Any = format_of(files[0])
     if kind in DELIMITERS:
-        kind = pa.dataset.CsvFileFormat(parse_options=_parse_options(kind))
+        kind = pa.dataset.CsvFileFormat(_parse_options(kind), convert_options=_convert_options())
     hive = {} if folder is None else {"partitioning": "hive", "partition_base_dir": folder}
     with in_one_sentence(files[0] if folder is None else folder):
         return pa.dataset.dataset(files, format=kind, **hive)
@@ -68,7 +68,7 @@ def read_whole(path):
     kind = format_of(file)
     with in_one_sentence(file):
         if kind in DELIMITERS:
-            table = csv.read_csv(file, parse_options=_parse_options(kind))
+            table = csv.read_csv(file, None, _parse_options(kind), _convert_options())
         else:
             table = (parquet if kind == "parquet" else feather).read_table(file)
     return pa.dataset.dataset(table)
@@ -78,6 +78,13 @@ def _parse_options(kind: str):
     from pyarrow.csv import ParseOptions
 
     return ParseOptions(delimiter=DELIMITERS[kind])
+
+
+def _convert_options():
+    """Return how text is understood: a field without text is missing, in a column of text as among numbers."""
+    from pyarrow.csv import ConvertOptions
+
+    return ConvertOptions(strings_can_be_null=True)
 
 
 def _listed_files(path) -> tuple[list[str], str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -32,9 +33,10 @@ def predict_batches(model, source, *, method: str = "predict") -> Iterator[np.nd
         The predictions of some 65,000 rows at most.
     """
     check_is_fitted(model)
-    rows = open_source(source).bind(features=getattr(model, "feature_names_in_", None))
+    rows = bind_for(model, open_source(source))
+    named = rows.names is not None and hasattr(model, "feature_names_in_")
     for chunk in rows.chunks():
-        if chunk.X.shape[1] != model.n_features_in_:
+        if not named and chunk.X.shape[1] != model.n_features_in_:
             raise ValueError(
                 f"The source has {chunk.X.shape[1]} columns, and the model was fitted on {model.n_features_in_}; keep "
                 "those columns only, in the same order."
@@ -42,7 +44,16 @@ def predict_batches(model, source, *, method: str = "predict") -> Iterator[np.nd
         yield predict_rows(model, chunk.X, method)
 
 
-def predict_rows(model, X: np.ndarray, method: str = "predict") -> np.ndarray:
+def bind_for(model, source: Source, y=None) -> Source:
+    """Return a source with the columns that a model needs, and their targets if they are asked for."""
+    columns = getattr(model, "columns_", None)
+    names = getattr(model, "feature_names_in_", None)
+    if columns is None:
+        return source.bind(y, features=names)
+    return source.bind(y, features=columns.needed if columns.named else None, any_kind=True)
+
+
+def predict_rows(model, X: Any, method: str = "predict") -> np.ndarray:
     """Return predictions for rows whose columns are in the model's order, with or without names."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names")

@@ -17,7 +17,9 @@ import scipy.sparse as sp
 
 from .._util.checks import refuse_missing
 from .._util.text import brief
-from .columns import choose, columns_of, float_type, index_of, is_names, listed, matrix, names_of
+from ..tables.reading import Table, float_type, joined, of_columns, open_table
+from .columns import choose, columns_of, index_of, is_names, listed, matrix, names_of
+from .files import arrow
 
 #: Most rows of a chunk.
 CHUNK_ROWS = 65_536
@@ -34,6 +36,7 @@ class Chunk:
     Attributes
     ----------
     X : (n, d) array, float32 or float64; None where only the targets were asked for
+        Of a source whose columns may be of any kind, a Table if they have names, else an array of any type.
     y : (n,) or (n, c) array, or None
     sample_weight : (n,) array or None
     keys : (n,) whole numbers that name the rows, the same in every pass
@@ -75,12 +78,15 @@ class Source:
         Whether the targets are numbers, and no labels.
     columnar : bool
         Whether targets can be read without the features.
+    any_kind : bool
+        Whether columns may hold text, dates and missing values, and rows are tables.
     """
 
     names: tuple[str, ...] | None = None
     repeatable: bool = True
     numeric_targets: bool = False
     columnar: bool = True
+    any_kind: bool = False
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
@@ -105,13 +111,14 @@ class Source:
         first = self.names is None
         return choose(names, labels, features, known.columns, known.drop, index=index_of(table), first=first)
 
-    def bind(self, y=None, sample_weight=None, features=None) -> Source:
+    def bind(self, y=None, sample_weight=None, features=None, *, any_kind: bool = False) -> Source:
         """Return the same source with the roles of its columns settled.
 
         Parameters
         ----------
         y, sample_weight : the columns with targets and weights, by name; arrays, for rows in an array
         features : the columns to predict from, in this order; all the others if None
+        any_kind : whether these may hold text, dates and missing values; else they must be numbers
         """
         raise NotImplementedError
 
@@ -146,7 +153,7 @@ class Source:
             for chunk in self.read(int(unit), targets_only=targets_only):
                 if len(chunk):
                     if not targets_only:
-                        check_finite(chunk, self.names)
+                        check_finite(chunk, self.names, gaps=self.any_kind)
                     yield chunk
 
 
@@ -155,7 +162,9 @@ def as_one(chunks: list[Chunk], where: str) -> Chunk:
 
     def together(name):
         values = [getattr(chunk, name) for chunk in chunks]
-        return None if values[0] is None else values[0] if len(values) == 1 else np.concatenate(values)
+        if values[0] is None or len(values) == 1:
+            return values[0]
+        return joined(values) if isinstance(values[0], Table) else np.concatenate(values)
 
     return Chunk(together("X"), together("y"), together("sample_weight"), together("keys"), where)
 
@@ -178,19 +187,23 @@ def uniform(keys: np.ndarray, seed: int) -> np.ndarray:
     return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def check_finite(chunk: Chunk, names: Sequence[str] | None) -> None:
-    """Refuse missing and infinite values, by the column and the row."""
-    with np.errstate(all="ignore"):
-        if np.isfinite(chunk.X.sum()):  # one cheap pass; a false alarm, by overflow, costs a second one
-            return
-    bad = ~np.isfinite(chunk.X)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        name = brief(names[column]) if names is not None else f"{column}"
-        raise ValueError(
-            f"Column {name} holds a missing or infinite value in row {chunk.first + row:,} of {chunk.place}; fill "
-            "it in, or remove that row."
-        )
+def check_finite(chunk: Chunk, names: Sequence[str] | None, *, gaps: bool = False) -> None:
+    """Refuse infinite values, and missing ones unless there may be gaps, by the column and the row."""
+    table = open_table(chunk.X)
+    if table.matrix is not None:
+        with np.errstate(all="ignore"):
+            if np.isfinite(
+                table.matrix.sum()
+            ):  # one cheap pass; a false alarm, by overflow, costs a second one
+                return
+    for column, values in table.numbers():
+        bad = np.isinf(values) if gaps else ~np.isfinite(values)
+        if bad.any():
+            name = brief(names[column]) if names is not None else f"{column}"
+            raise ValueError(
+                f"Column {name} holds {'an' if gaps else 'a missing or'} infinite value in row "
+                f"{chunk.first + int(np.argmax(bad)):,} of {chunk.place}; fill it in, or remove that row."
+            )
 
 
 def labels(y, first: int = 0) -> np.ndarray:
@@ -212,11 +225,12 @@ class Arrays(Source):
         self.X = X.tocsr() if sp.issparse(X) else X
         self.y = self.sample_weight = None
 
-    def bind(self, y=None, sample_weight=None, features=None):
+    def bind(self, y=None, sample_weight=None, features=None, *, any_kind=False):
         """Take the targets and the weights as arrays of the same length."""
         if isinstance(y, str) or isinstance(sample_weight, str):
             raise ValueError("y and sample_weight must be arrays when X is one: it has no named columns.")
         bound = copy.copy(self)
+        bound.any_kind = any_kind
         for name, values in (("y", y), ("sample_weight", sample_weight)):
             if values is not None and len(values) != self.X.shape[0]:
                 raise ValueError(
@@ -247,9 +261,11 @@ class Arrays(Source):
         X = self.X[part]
         if sp.issparse(X):
             X = X.toarray()
-        if X.dtype.kind not in "biuf":
+        if X.dtype.kind in "biuf":
+            return np.asarray(X, dtype=float_type([X.dtype]))
+        if not self.any_kind:
             raise ValueError(f"X holds {X.dtype}, not numbers.")
-        return np.asarray(X, dtype=float_type([X.dtype]))
+        return np.asarray(X)
 
 
 # -- batches -------------------------------------------------------------------------------------------
@@ -268,7 +284,7 @@ class Batches(Source):
         self._count: int | None = None
         self._used = False
 
-    def bind(self, y=None, sample_weight=None, features=None):
+    def bind(self, y=None, sample_weight=None, features=None, *, any_kind=False):
         """Look at the first batch for the names of the columns."""
         for name, value in (("y", y), ("sample_weight", sample_weight)):
             if value is not None and not is_names(value):
@@ -277,7 +293,7 @@ class Batches(Source):
                     f"batches, or leave {name} out for batches (X, y) or (X, y, sample_weight)."
                 )
         bound = copy.copy(self)
-        bound.y, bound.sample_weight = y, sample_weight
+        bound.y, bound.sample_weight, bound.any_kind = y, sample_weight, any_kind
         first = bound._peek()
         rows = first[0] if isinstance(first, tuple) else first
         names = names_of(rows)
@@ -313,7 +329,7 @@ class Batches(Source):
                 break
             chunks.append(self._chunk(taken[-1], len(chunks), first))
             first += len(chunks[-1])
-            check_finite(chunks[-1], self.names)
+            check_finite(chunks[-1], self.names, gaps=self.any_kind)
         if not self.repeatable:
             self.batches = chain(taken, stream)
         return chunks
@@ -355,7 +371,7 @@ class Batches(Source):
                     y = y[0] if isinstance(self.y, str) else np.column_stack(y)
                 if self.sample_weight is not None:
                     (s,) = columns_of(batch, listed(self.sample_weight))
-            X = self._matrix(X)
+            X = self._rows(X)
             y = None if y is None else labels(y, first)
             s = None if s is None else np.asarray(s, dtype=float)
             for name, values in (("y", y), ("sample_weight", s)):
@@ -365,17 +381,20 @@ class Batches(Source):
             raise ValueError(f"{where} (from row {first:,}): {error}") from None
         return Chunk(X, y, s, keys_of(0, first, len(X)), where, first)
 
-    def _matrix(self, X) -> np.ndarray:
+    def _unnamed(self, X) -> np.ndarray:
+        X = X.toarray() if sp.issparse(X) else np.asarray(X)
+        if self.names is not None:
+            raise ValueError(f"it has no column names, and the first batch has {brief(list(self.names))}.")
+        if X.ndim == 2 and X.dtype.kind in "biuf":
+            return np.asarray(X, dtype=float_type([X.dtype]))
+        if X.ndim == 2 and self.any_kind:
+            return X
+        raise ValueError(f"X must be a matrix of numbers, and is {brief(X)}.")
+
+    def _rows(self, X) -> np.ndarray | Table:
         names = names_of(X)
         if names is None:
-            X = X.toarray() if sp.issparse(X) else np.asarray(X)
-            if self.names is not None:
-                raise ValueError(
-                    f"it has no column names, and the first batch has {brief(list(self.names))}."
-                )
-            if X.ndim != 2 or X.dtype.kind not in "biuf":
-                raise ValueError(f"X must be a matrix of numbers, and is {brief(X)}.")
-            return np.asarray(X, dtype=float_type([X.dtype]))
+            return self._unnamed(X)
         if self.names is None:
             raise ValueError("it has column names, and the first batch has none.")
         roles = (*listed(self.y), *listed(self.sample_weight))
@@ -384,4 +403,8 @@ class Batches(Source):
         # Where there is nothing to learn, further columns do not matter.
         if new and self.columns is None and roles:
             raise ValueError(f"it has a column {brief(new[0])}, which the first batch does not have.")
-        return matrix(columns_of(X, self.names), self.names)
+        if not self.any_kind:
+            return matrix(columns_of(X, self.names), self.names)
+        if type(X).__name__ == "RecordBatch":  # its columns are no series, and those of a table are
+            X = arrow().Table.from_batches([X])
+        return of_columns(columns_of(X, self.names), self.names)

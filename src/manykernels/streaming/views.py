@@ -14,7 +14,7 @@ class View(Source):
     def __init__(self, inner: Source):
         self.inner = inner
         self.names, self.repeatable, self.columnar = inner.names, inner.repeatable, inner.columnar
-        self.numeric_targets = inner.numeric_targets
+        self.numeric_targets, self.any_kind = inner.numeric_targets, inner.any_kind
 
     @property
     def width(self):
@@ -31,10 +31,10 @@ class View(Source):
         chosen.inner = self.inner.choosing(columns, drop)
         return chosen
 
-    def bind(self, y=None, sample_weight=None, features=None):
+    def bind(self, y=None, sample_weight=None, features=None, *, any_kind=False):
         bound = copy.copy(self)
-        bound.inner = self.inner.bind(y, sample_weight, features)
-        bound.names = bound.inner.names
+        bound.inner = self.inner.bind(y, sample_weight, features, any_kind=any_kind)
+        bound.names, bound.any_kind = bound.inner.names, bound.inner.any_kind
         return bound
 
     def unit_rows(self):
@@ -109,6 +109,10 @@ class Standardised(View):
     def __init__(self, inner, mean, scale):
         super().__init__(inner)
         self.mean, self.scale = mean, scale
+
+    def bind(self, y=None, sample_weight=None, features=None, *, any_kind=False):
+        """Settle the roles of the columns, which must be numbers."""
+        return super().bind(y, sample_weight, features)
 
     def _view(self, chunk):
         return chunk if chunk.X is None else replace(chunk, X=(chunk.X - self.mean) / self.scale)

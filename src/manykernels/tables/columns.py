@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
-from .._util.text import brief
+from .._util.text import brief, warn
 from .categories import MOST_LEVELS, Category, encode, learn_category
 from .quantities import NO_NUMBER, Number, learn_number
 from .reading import Column, Table, call, level_of, open_table
@@ -20,6 +21,14 @@ Kind = Literal["number", "category", "flag", "date", "dropped"]
 WORDS = {"number": "numbers", "flag": "true and false", "date": "dates or times", "category": "text"}
 #: A message names at most so many columns one by one.
 LISTED_AT_MOST = 20
+#: So many values of text that all differ may be chance; more are an identifier.
+FEWEST_NAMES = 12
+#: Why a column is left out that nobody will miss.
+ONE_VALUE = "it has one value only"
+#: Numbers that are worked on together.
+BLOCK = 2**16
+#: Sparse rows are made dense up to this many bytes.
+DENSE_BYTES = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +45,8 @@ class Columns:
       one column. A level never seen is the mean of all, a row of zeros.
 
     Left out, each with a note, are columns with one value only, with none, and of types that stand for no number or
-    level, and text in which more than half of the values are distinct (and more than 64): an identifier.
+    level, and text in which all values are distinct, or more than half of them and more than 64: an identifier. One
+    warning names all of these but columns with one value.
 
     A weight equals a repetition, and rows of weight zero teach nothing. The order of rows is of no account; other units
     or another zero of a column change its numbers by rounding only.
@@ -118,7 +128,11 @@ class Columns:
         _refuse(problems)
         notes = tuple(lesson.note for lesson in lessons if lesson.note)
         if len(notes) == len(lessons):
-            raise ValueError(f"X has no column to learn from. {' '.join(_shortened(notes, 'more'))}")
+            few = " in its 1 sample" if table.n_rows == 1 else ""
+            raise ValueError(f"X has no column to learn from{few}. {' '.join(_shortened(notes, 'more.'))}")
+        lost = [lesson.note for lesson in lessons if lesson.lost]
+        if lost:
+            warn(" ".join(_shortened(lost, "more.")))
         numbers = np.array([lesson.number for lesson in lessons]).T
         learned: dict[str, Any] = {name: row.copy() for name, row in zip(Number._fields, numbers)}
         categories = [lesson.category for lesson in lessons]
@@ -133,7 +147,7 @@ class Columns:
             **learned,
         )
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any, *, narrow: bool = False, most: int = DENSE_BYTES) -> np.ndarray:
         """Return rows, those learned from or others, as numbers.
 
         Parameters
@@ -141,29 +155,51 @@ class Columns:
         X : as in `fit`
             Columns are found by name if both tables have names, else by position. Further columns are ignored if
             there are names, and so are columns that were left out.
+        narrow : bool
+            Whether rows of single precision stay so, where there are numbers only.
+        most : int
+            Bytes up to which sparse rows are made dense.
 
         Returns
         -------
-        array of shape (n, D), float64
+        array of shape (n, D), float64 or, if `narrow`, float32
 
         Raises
         ------
         ValueError
             If columns are missing, or hold infinite values or another kind of values; one message names them all.
         """
+        if sp.issparse(X):
+            return self._transform_sparse(X, most)
         table = open_table(X)
         places, problems = self._places(table)
+        if table.matrix is not None and self._only_numbers:
+            _refuse(problems)
+            dtype = np.float32 if narrow and table.matrix.dtype == np.float32 else np.float64
+            values = [table.series[place] for place in places.values()]
+            return self._scaled(list(places), values, np.empty((table.n_rows, self.width), dtype))
         columns: dict[int, Column] = {}
         for j, place in places.items():
             columns[j] = table.read(place)
             problems += self._faults(j, columns[j])
         _refuse(problems)
-        out: np.ndarray = np.empty((table.n_rows, self._starts[-1]))
-        self._put_numbers(columns, out)
+        out: np.ndarray = np.empty((table.n_rows, self.width))
         for j in self._categories:
-            texts = _as_levels(columns.pop(j))
+            texts = columns.pop(j).levels()
             out[:, self._starts[j] : self._starts[j + 1]] = encode(texts, self._category(j))
-        return out
+        return self._scaled(list(columns), [column.values for column in columns.values()], out)
+
+    def _transform_sparse(self, X: Any, most: int) -> np.ndarray:
+        """Return sparse rows as numbers, made dense some at a time."""
+        if 8 * X.shape[0] * self.width > most:
+            raise ValueError(
+                f"X is sparse with shape {X.shape}, and kernels='auto' needs dense rows, "
+                f"{8 * X.shape[0] * self.width / 2**30:.1f} GiB; select columns first, or use kernels such as "
+                "Linear, RBF or Polynomial, which take sparse rows."
+            )
+        rows, step = X.tocsr(), max(1, BLOCK // X.shape[1])
+        starts = range(0, max(X.shape[0], 1), step)
+        return np.concatenate([self.transform(rows[a : a + step].toarray()) for a in starts])
 
     # -- what comes out --------------------------------------------------------------------------------
 
@@ -182,6 +218,16 @@ class Columns:
                     self.gap_spread[j] > 0
                 )
         return tuple(names)
+
+    @property
+    def width(self) -> int:
+        """Number of columns that come out."""
+        return int(self._starts[-1])
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Names of the columns that are not left out."""
+        return tuple(name for name, kind in zip(self.names_in, self.kinds) if kind != "dropped")
 
     @cached_property
     def blocks(self) -> tuple[np.ndarray, ...]:
@@ -203,6 +249,10 @@ class Columns:
     @cached_property
     def _categories(self) -> list[int]:
         return [j for j, kind in enumerate(self.kinds) if kind == "category"]
+
+    @cached_property
+    def _only_numbers(self) -> bool:
+        return set(self.kinds) <= {"number", "flag", "dropped"}
 
     def _category(self, j: int) -> Category:
         shares = self.shares[j]
@@ -236,21 +286,39 @@ class Columns:
         example = next(v for v in column.values.tolist() if level_of(v) is not None)
         return [f"{self._call(j)} held {WORDS[kind]} and now holds {WORDS[held]}, such as {brief(example)}"]
 
-    def _put_numbers(self, columns: dict[int, Column], out: np.ndarray) -> None:
-        """Write the columns of numbers, and those that tell of missing ones, to their places."""
-        used = [j for j in columns if self.kinds[j] != "category"]
-        V: np.ndarray = np.empty((len(out), len(used)))
-        for i, j in enumerate(used):
-            V[:, i] = columns.pop(j).values
+    def _scaled(self, used: list[int], values: Sequence[np.ndarray], out: np.ndarray) -> np.ndarray:
+        """Write columns of numbers, and those that tell of missing ones, to their places; return all."""
         start, value, gap = self._starts[used], self.spread[used] > 0, self.gap_spread[used] > 0
-        gaps = np.isnan(V)
-        out[:, (start + value)[gap]] = (gaps[:, gap] - self.gap_share[used][gap]) / self.gap_spread[used][gap]
-        with np.errstate(over="ignore"):  # what is far beyond all that was seen becomes the bound
-            V *= self.unit[used]
-        np.clip(V, self.low[used], self.high[used], out=V)
-        np.copyto(V, self.median[used], where=gaps)
-        V -= self.mean[used]
-        out[:, start[value]] = V[:, value] / self.spread[used][value]
+        learned = (self.unit, self.low, self.high, self.median, self.mean, self.spread)
+        unit, low, high, median, mean, spread = (a[used, None] for a in learned)
+        share, deviation = self.gap_share[used][gap], self.gap_spread[used][gap]
+        # A column is a row of V, as NumPy is slow along short rows; and V stays in the processor's cache.
+        step = max(1, BLOCK // max(len(used), 1))
+        V: np.ndarray = np.empty((len(used), min(step, len(out))))
+        for a in range(0, len(out), step):
+            V, part = V[:, : len(out) - a], out[a : a + step]
+            for i, column in enumerate(values):
+                V[i] = column[a : a + step]
+            gaps = self._gaps(used, values, V)
+            part[:, (start + value)[gap]] = ((0 if gaps is None else gaps[gap].T) - share) / deviation
+            with np.errstate(over="ignore"):  # what is far beyond all that was seen becomes the bound
+                V *= unit
+            np.clip(V, low, high, out=V)
+            if gaps is not None:
+                np.copyto(V, median, where=gaps)
+            V -= mean
+            part[:, start[value]] = (V[value] / spread[value]).T
+        return out
+
+    def _gaps(self, used: list[int], values: Sequence[np.ndarray], V: np.ndarray) -> np.ndarray | None:
+        """Return where numbers are missing, None if none is; infinite ones are refused."""
+        with np.errstate(all="ignore"):
+            if np.isfinite(V.sum()):  # one cheap pass; a false alarm, by overflow, costs a second one
+                return None
+        if np.isinf(V).any():
+            pairs = zip(used, values)
+            _refuse([said for j, v in pairs for said in _infinite(Column("number", v), self._call(j))])
+        return np.isnan(V)
 
     def _call(self, j: int) -> str:
         return call(self.names_in[j], j, self.named)
@@ -260,12 +328,13 @@ class Columns:
 
 
 class Lesson(NamedTuple):
-    """What one column has taught: numbers, levels, or why it is left out."""
+    """What one column has taught: numbers, levels, or why it is left out, and whether that may be a loss."""
 
     kind: Kind
     number: Number = NO_NUMBER
     category: Category | None = None
     note: str = ""
+    lost: bool = False
 
 
 def _learn(column: Column, name: str, weights: Weights) -> Lesson:
@@ -280,7 +349,7 @@ def _learn(column: Column, name: str, weights: Weights) -> Lesson:
     if number is None:
         return _left_out(name, "all of its values are missing")
     if not number.spread and not number.gap_spread:
-        return _left_out(name, "it has one value only")
+        return _left_out(name, ONE_VALUE)
     return Lesson(held, number)
 
 
@@ -290,12 +359,11 @@ def _learn_levels(values: np.ndarray, name: str, weights: Weights) -> Lesson:
     if not distinct:
         return _left_out(name, "all of its values are missing")
     if len(category.shares) == 1:
-        return _left_out(name, "it has one value only")
-    if distinct > MOST_LEVELS:
-        rows = _rows_with_text(values, category, weights)
-        if distinct > rows / 2:
-            why = f"it has {distinct:,} different values in {rows:,.0f} rows, as an identifier has"
-            return _left_out(name, why)
+        return _left_out(name, ONE_VALUE)
+    rows = _rows_with_text(values, category, weights)
+    if distinct > (rows / 2 if distinct > MOST_LEVELS else max(rows - 1, FEWEST_NAMES)):
+        why = f"it has {distinct:,} different values in {rows:,.0f} rows, as an identifier has"
+        return _left_out(name, why)
     return Lesson("category", category=category)
 
 
@@ -310,16 +378,7 @@ def _rows_with_text(values: np.ndarray, category: Category, weights: Weights) ->
 
 
 def _left_out(name: str, why: str) -> Lesson:
-    return Lesson("dropped", note=f"{name[0].upper()}{name[1:]} is left out: {why}.")
-
-
-def _as_levels(column: Column) -> np.ndarray:
-    """Return the values of a column as text, None where they are missing."""
-    if column.held == "category":
-        return column.values
-    levels = np.empty(len(column.values), dtype=object)
-    levels[:] = [level_of(v) for v in column.values.tolist()]
-    return levels
+    return Lesson("dropped", note=f"{name[0].upper()}{name[1:]} is left out: {why}.", lost=why != ONE_VALUE)
 
 
 # -- messages ------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import datetime as dt
 import math
 import numbers
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -47,10 +47,24 @@ class Column:
     values: np.ndarray
     words: str = ""
 
+    def take(self, rows) -> Column:
+        """Return some of the rows."""
+        return self if self.held == "unusable" else replace(self, values=self.values[rows])
+
+    def levels(self) -> np.ndarray:
+        """Return the values as text, None where they are missing."""
+        if self.held == "category":
+            return self.values
+        levels = np.empty(len(self.values), dtype=object)
+        levels[:] = [level_of(v) for v in self.values.tolist()]
+        return levels
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns by position, read when they are asked for.
+
+    Rows can be taken as from an array, ``table[rows]``.
 
     Parameters
     ----------
@@ -59,18 +73,56 @@ class Table:
     named : bool
         Whether the table itself has names, all of them text.
     n_rows : int
-    series : columns as they are, NumPy arrays or series of narwhals
+    series : columns as they are, NumPy arrays or series of narwhals; or read
+    matrix : array of shape (n, d), or None
+        The columns in one, where all are numbers.
     """
 
     names: tuple[str, ...]
     named: bool
     n_rows: int
     series: Sequence[Any]
+    matrix: np.ndarray | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        return self.n_rows, len(self.names)
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __getitem__(self, rows: np.ndarray) -> Table:
+        if self.matrix is not None:
+            return of_matrix(self.matrix[rows], self.names if self.named else None)
+        n = int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
+        return replace(self, n_rows=n, series=[self.read(j).take(rows) for j in range(len(self.names))])
 
     def read(self, j: int) -> Column:
         """Return column j."""
         series = self.series[j]
+        if isinstance(series, Column):
+            return series
         return _from_array(series) if isinstance(series, np.ndarray) else _from_series(series)
+
+    def at_once(self) -> Table:
+        """Return the table with all its columns read: in one matrix where all are numbers."""
+        if self.matrix is not None:
+            return self
+        arrays = [_plain_numbers(series) for series in self.series]
+        if any(values is None for values in arrays):
+            return replace(self, series=[self.read(j) for j in range(len(self.names))])
+        X: np.ndarray = np.empty(self.shape, dtype=float_type([v.dtype for v in arrays if v is not None]))
+        for j, values in enumerate(arrays):
+            X[:, j] = values
+        return of_matrix(X, self.names if self.named else None)
+
+    def numbers(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the columns that hold no levels, by position."""
+        for j in range(len(self.names)):
+            column = self.read(j)
+            if column.held not in ("category", "unusable"):
+                yield j, column.values
 
     def call(self, j: int) -> str:
         """Return how a message calls column j."""
@@ -93,11 +145,15 @@ def open_table(X: Any) -> Table:
     ValueError
         If it is none of these, has no columns, or has two columns of one name.
     """
+    if isinstance(X, Table):
+        return X
     if sp.issparse(X):
-        X = X.toarray()
-    elif isinstance(X, list | tuple):
+        return _open_sparse(X)
+    if isinstance(X, list | tuple):
         X = _from_lists(X)
     if isinstance(X, np.ndarray):
+        return _open_array(np.asarray(X))
+    if hasattr(X, "__array__") and not (hasattr(X, "columns") or hasattr(X, "column_names")):
         return _open_array(np.asarray(X))
     _refuse_twins(X)
     frame = nw.from_native(X, eager_only=True, pass_through=True)
@@ -121,7 +177,84 @@ def _open_array(X: np.ndarray) -> Table:
     if X.dtype.kind == "c":
         raise ValueError("Complex data not supported: X holds complex numbers; use their parts as columns.")
     _refuse_none(X.shape)
-    return Table(tuple(f"x{j}" for j in range(X.shape[1])), False, len(X), list(X.T))
+    return of_matrix(X) if X.dtype.kind in "iuf" else Table(_numbered(X), False, len(X), list(X.T))
+
+
+def _numbered(X: Any) -> tuple[str, ...]:
+    return tuple(f"x{j}" for j in range(X.shape[1]))
+
+
+def _open_sparse(X: Any) -> Table:
+    _refuse_none(X.shape)
+    return Table(_numbered(X), False, X.shape[0], SparseColumns(sp.csc_array(X, copy=True)))
+
+
+class SparseColumns(Sequence):
+    """The columns of a sparse matrix, each made dense when it is asked for."""
+
+    def __init__(self, X: Any):
+        self.X = X
+        self.X.sum_duplicates()
+
+    def __len__(self) -> int:
+        return self.X.shape[1]
+
+    def __getitem__(self, j: Any) -> Any:
+        entries = slice(*self.X.indptr[[j, j + 1]])
+        column = np.zeros(self.X.shape[0], dtype=self.X.dtype)
+        column[self.X.indices[entries]] = self.X.data[entries]
+        return column
+
+
+def of_matrix(X: np.ndarray, names: Sequence[str] | None = None) -> Table:
+    """Return an array of numbers, and the names of its columns if they have any, as a table."""
+    return Table(_numbered(X) if names is None else tuple(names), names is not None, len(X), list(X.T), X)
+
+
+def of_columns(columns: Sequence[Any], names: Sequence[str]) -> Table:
+    """Return columns, each an array, a list, or a series of pandas, polars or Arrow, as a table with all of it read."""
+    series = [_as_series(values) for values in columns]
+    lengths = {len(values) for values in series}
+    if len(lengths) > 1:
+        raise ValueError(f"the columns have {' and '.join(f'{n:,}' for n in sorted(lengths))} rows.")
+    return Table(tuple(names), True, lengths.pop(), series).at_once()
+
+
+def _as_series(values: Any) -> Any:
+    """Return a column as a NumPy array or as a series of narwhals."""
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return series
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        array = np.asarray(values, dtype=object)  # NumPy would make text of None and NaN
+    if array.ndim != 1:
+        raise ValueError(f"a column has {array.ndim} dimensions; use one value per row.")
+    return array
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """Return the rows of tables with the same columns, one after the other."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    if all(t.matrix is not None for t in tables):
+        X = np.concatenate([t.matrix for t in tables if t.matrix is not None])
+        return of_matrix(X, first.names if first.named else None)
+    series = [_joined_columns([t.read(j) for t in tables]) for j in range(len(first.names))]
+    return Table(first.names, first.named, sum(map(len, tables)), series)
+
+
+def _joined_columns(parts: list[Column]) -> Column:
+    """Return the values of one column, one part after the other; of several kinds they are levels."""
+    for part in parts:
+        if part.held == "unusable":
+            return part
+    found = {part.held for part in parts} - {"empty"}
+    if "category" in found or len(found - {"flag"}) > 1 or found == {"flag", "date"}:
+        return Column("category", np.concatenate([part.levels() for part in parts]))
+    held: Held = "number" if "number" in found else found.pop() if found else "empty"
+    return Column(held, np.concatenate([part.values for part in parts]))
 
 
 def _from_lists(rows: Sequence[Any]) -> np.ndarray:
@@ -156,6 +289,21 @@ def _refuse_twins(X: Any) -> None:
 
 
 # -- columns -------------------------------------------------------------------------------------------
+
+
+def float_type(dtypes: Iterable[np.dtype]) -> type:
+    """Return the narrower float that holds columns of these types exactly."""
+    small = all(t == np.float32 or (t.kind in "biuf" and t.itemsize <= 2) for t in dtypes)
+    return np.float32 if small else np.float64
+
+
+def _plain_numbers(series: Any) -> np.ndarray | None:
+    """Return a column of numbers or flags as it is, None if it is another, or has gaps of its own kind."""
+    if isinstance(series, nw.Series):
+        if not (series.dtype.is_numeric() or series.dtype == nw.Boolean) or series.dtype == nw.Decimal:
+            return None
+        series = series.to_numpy()
+    return series if isinstance(series, np.ndarray) and series.dtype.kind in "biuf" else None
 
 
 def _from_series(series: nw.Series) -> Column:

@@ -35,8 +35,10 @@ def weights_of(sample_weight: Any, n: int) -> Weights:
     w = np.asarray(sample_weight, dtype=np.float64)
     if w.shape != (n,):
         raise ValueError(f"sample_weight has the shape {w.shape}; use one weight for each of the {n:,} rows.")
-    if not np.isfinite(w).all() or (w < 0).any() or not (w > 0).any():
-        raise ValueError("sample_weight must be finite and not negative, with one above 0 at least.")
+    if not np.isfinite(w).all() or (w < 0).any():
+        raise ValueError("sample_weight must be finite and not negative.")
+    if not w.any():
+        raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
     rows: Any = slice(None)
     if not w.all():
         rows = np.flatnonzero(w)
