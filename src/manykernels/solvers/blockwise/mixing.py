@@ -169,7 +169,7 @@ class Mixing:
         groups = sample.problem.groups
         subjects = None if groups is None else groups[np.sort(chosen)]
         Y = Y - np.average(Y, axis=0, weights=s)
-        first, rows = merged(X, Y, s, criterion_of(sample.problem), subjects)
+        first, rows = merged(X, Y, s, criterion_of(sample.problem.Y), subjects)
         X = X[first]
         mean, spread = moments(X, np.ones(len(X)))
         Z = (X - mean) / np.where(spread > 0, spread, 1.0)

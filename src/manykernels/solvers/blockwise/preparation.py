@@ -88,7 +88,7 @@ class Sample:
         self, problem: Problem, *, seed: int, size: int, soft: bool = False, folds: int | None = None
     ):
         self.problem, self.seed, self.size = problem, seed, size
-        self.soft = soft and criterion_of(problem) == "softmax"
+        self.soft = soft and criterion_of(problem.Y) == "softmax"
         self.rng = np.random.default_rng(seed)
         self.s = np.asarray(problem.sample_weight)
         self.rows = np.flatnonzero(self.s > 0)

@@ -368,7 +368,9 @@ class Learning:
     def _groups(self, candidates, size: int) -> list[np.ndarray]:
         """Return all rows in groups of neighbours, by the first bandwidths, or by the sum of ready-made kernels."""
         if self.problem.family.pairwise:
-            return groups_by_kernel(sum(matrices(candidates[0], np.arange(len(self.rows)))), size)
+            return groups_by_kernel(
+                np.sum([*matrices(candidates[0], np.arange(len(self.rows)))], axis=0), size
+            )
         first = next((c for c in candidates[0] if c.log_sigma is not None), None)
         Z, near = (self.Z, np.zeros(self.Z.shape[1])) if first is None else (first.Z, first.log_sigma)
         return groups_of(Z, near, self.rows, size)
