@@ -51,7 +51,7 @@ class Effort:
     weight_rows: int = 256
     weight_groups: int = 8
     evaluations: int = 60
-    few_evaluations: int = 6
+    few_evaluations: int = 10
 
 
 @dataclass(frozen=True, eq=False)
