@@ -227,7 +227,7 @@ class Trial:
         """Return the errors of a fit with some bandwidths as a function of the power of C."""
         kernel = self.family.kernel(member_of(self.family, sigma))
         # Fewer features than rows would favour wide bandwidths, which need fewer.
-        size = self.size if self.sparse else min(TRIAL_FEATURES, max(64, 2 * len(self.Y)))
+        size = self.size if self.sparse else min(TRIAL_FEATURES, max(64, len(self.Y) // 2 * 2))
         feature_map = kernel.random_features(self.rows.X.shape[1], self.seed, 0, size)
         pieces = [piece_of(feature_map, TRIAL_GRIDS, self.rows)]
         # Dense features alone are solved exactly, and at once.
