@@ -52,7 +52,7 @@ def problem_of(family, X, y, weight=1.0, **kw):
 
 def chosen(family, X, y, weight=1.0, choose_C=True, **kw):
     problem = problem_of(family, X, y, weight, choose_C=choose_C)
-    return prepare_one(Sample(problem, seed=0, size=2**12), **{"sweeps": 2, **kw})
+    return prepare_one(Sample(problem, seed=0, size=2**12, folds=1), **{"sweeps": 2, **kw})
 
 
 @pytest.mark.parametrize("family", [Laplacians(ard=True), Gaussians(ard=True)], ids=["laplacian", "gaussian"])

@@ -30,6 +30,8 @@ logger = logging.getLogger("manykernels")
 MULTIPLES = (0.5, 1.0, 2.0)
 #: Kernels with a smaller share of the largest weight are left out.
 LEAST_SHARE = 0.03
+#: The error of the mean is 1: a kind alone that is no better than this is not mixed in.
+POOR = 0.98
 #: Most kernels of lists that are weighed, and that are tried alone.
 MOST_WEIGHED, MOST_ALONE = 100, 4
 #: Most rows that are weighed, and how much is spent on it.
@@ -131,6 +133,7 @@ class Mixing:
     def best(self) -> Prepared:
         """Return the mixture with the least error on rows that it has not seen."""
         tried = [self._tried(theta, k) for theta, k in self._mixtures()]
+        tried += [self._tried(theta, k) for theta, k in self._between(tried)]
         theta, found = min(tried, key=lambda pair: pair[1].error)
         used = np.flatnonzero(theta).tolist()
         members = [self.options[i].final for i in used]
@@ -155,6 +158,20 @@ class Mixing:
             if np.count_nonzero(theta) > 1 or (theta.any() and not out):
                 out.append((theta / theta.sum(), k))
         return out
+
+    def _between(self, tried: list[tuple[np.ndarray, Found]]) -> list[tuple[np.ndarray, int]]:
+        """Return more to try: kinds in equal parts, and what lies between the best and the weights of neighbours.
+
+        Weights learned on kernels may ask for some that few features cannot stand for.
+        """
+        alone = [(theta, f) for theta, f in tried if np.count_nonzero(theta) == 1 and f.error < POOR]
+        mixed = [(theta, f) for theta, f in tried if np.count_nonzero(theta) > 1]
+        if not self.together or not mixed or not alone:
+            return []
+        best = min(alone, key=lambda pair: pair[1].error)
+        pairs = [(0.5 * (best[0] + theta), found.k) for theta, found in mixed]
+        kinds = [theta for theta, _ in alone if self.options[int(theta.argmax())].alone is not None]
+        return [*pairs, (np.mean(kinds, axis=0), best[1].k)] if len(kinds) > 1 else pairs
 
     def _part(self, option: Option) -> Any:
         return self.family.families()[option.part]

@@ -128,7 +128,8 @@ def lay_plan(
     known : dict of arrays, optional
         A state that has ``Plan.to_arrays`` in it.
     together : bool
-        Whether binning and dense features can be in one fit.
+        Whether binning and dense features can be in one fit; one pass over batches takes either, and has no time for
+        folds.
     """
     family: Any = first.family
     seed = int(generator(solver.random_state).integers(2**62)) if known is None else int(known["seed"][0])
@@ -164,7 +165,9 @@ def lay_plan(
 def _prepared(solver, first: Problem, n_rows, seed: int, together: bool) -> Prepared:
     """Return the kernels that a sample of the rows chooses from a continuum, or from a union with one."""
     single = not _is_union(first.family)
-    sample = Sample(first, seed=seed % 2**32, size=solver.bins, soft=not single)
+    sample = Sample(
+        first, seed=seed % 2**32, size=solver.bins, soft=not single, folds=None if together else 1
+    )
 
     def sweeps(part) -> int:
         return passes(solver, first, n_rows, getattr(part, "statistic", None) == "l1")[1]

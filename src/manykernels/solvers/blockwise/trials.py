@@ -104,14 +104,15 @@ def search(
     n_rows : int or None
         Rows of the fit to come.
     """
-    few = trials(ROUGH_ROWS, None)
+    few = trials(ROUGH_ROWS, None)[:1]  # of folds the first, to see where to begin
     begin = FIRST_BANDWIDTH, FIRST_C
-    tried = map_in_threads(lambda item: _descend_from(few, *item, *begin, 2, choose_C), shapes.items())
+    roughly = [(shape, sigma[:1]) for shape, sigma in shapes.items()]
+    tried = map_in_threads(lambda item: _descend_from(few, *item, *begin, 2, choose_C), roughly)
     best = min(tried, key=lambda found: found.error)
     with ThreadPoolExecutor(n_threads()) as pool:
         many = trials(TRIAL_ROWS, pool)
         going = [found for found in tried if found is best or not best.clearly_better(found)]
-        tried = [_descend_from(many, f.shape, f.sigma, f.power, f.k, 1, choose_C) for f in going]
+        tried = [_descend_from(many, f.shape, shapes[f.shape], f.power, f.k, 1, choose_C) for f in going]
         best = min(tried, key=lambda found: found.error)
         fine = _fine(many, shapes, choose_C) if best.error > LITTLE else None
         tried += [] if fine is None else [fine]
@@ -227,7 +228,7 @@ class Trial:
         """Return the errors of a fit with some bandwidths as a function of the power of C."""
         kernel = self.family.kernel(member_of(self.family, sigma))
         # Fewer features than rows would favour wide bandwidths, which need fewer.
-        size = self.size if self.sparse else min(TRIAL_FEATURES, max(64, 2 * len(self.Y)))
+        size = self.size if self.sparse else min(TRIAL_FEATURES, max(64, len(self.Y) // 2 * 2))
         feature_map = kernel.random_features(self.rows.X.shape[1], self.seed, 0, size)
         pieces = [piece_of(feature_map, TRIAL_GRIDS, self.rows)]
         # Dense features alone are solved exactly, and at once.
