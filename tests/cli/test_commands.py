@@ -381,12 +381,21 @@ def test_files_that_are_no_models_are_refused(data, model, tmp_path):
     assert "no column 'c' (needed by the model)" in run("predict", model, lacking, code=2)
 
 
-def test_probabilities_that_are_not_there_are_explained(data, tmp_path):
-    options = ("--columns", "a", "-o", tmp_path / "m.mk", "--solver", "blockwise", "--test-size", "0.6")
-    options += ("--kernels", "laplacian")
+@pytest.mark.parametrize("solver", ["lp-norm", "blockwise"])
+def test_probabilities_are_there_whatever_the_loss(solver, data, tmp_path):
+    options = ("--columns", "a", "-o", tmp_path / "m.mk", "--solver", solver)
     run("fit", data, "-t", "label", *options)
-    assert "fewer than 20 unseen rows" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
-    run("fit", data, "-t", "y", *options, "--force")
+    assert "prediction,probability_other,probability_same" in run(
+        "predict", tmp_path / "m.mk", data, "--proba"
+    )
+
+
+def test_probabilities_that_are_not_there_are_explained(data, tmp_path):
+    X = np.arange(20.0).reshape(10, 2)
+    uncalibrated = MKLClassifier([Linear()], C=1.0, calibrate=False).fit(X, X[:, 0] > 9)
+    uncalibrated.save(tmp_path / "m.mk")
+    assert "fit with calibrate=True" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
+    run("fit", data, "-t", "y", "--columns", "a", "-o", tmp_path / "m.mk", "--force")
     assert "leave --proba out" in run("predict", tmp_path / "m.mk", data, "--proba", code=2)
 
 

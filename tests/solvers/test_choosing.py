@@ -145,7 +145,7 @@ def test_a_group_is_never_on_both_sides(regression):
         assert not set(groups[train]) & set(groups[test])
 
 
-def test_equal_rows_are_never_on_both_sides_unless_most_have_equals():
+def test_equal_rows_are_never_on_both_sides_unless_a_row_has_many():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
     X = np.concatenate([X, X[:10]])
@@ -154,6 +154,14 @@ def test_equal_rows_are_never_on_both_sides_unless_most_have_equals():
     cells = rng.integers(0, 2, (50, 2)).astype(float)
     for train, test in folds(problem(cells, np.arange(50.0)), 3):
         assert {x.tobytes() for x in cells[test]} <= {x.tobytes() for x in cells[train]}
+
+
+def test_folds_take_a_repetition_for_a_weight():
+    rng = np.random.default_rng(0)
+    X, codes, times = rng.normal(size=(30, 3)), rng.integers(0, 2, 30), rng.integers(1, 4, 30)
+    rows = np.repeat(np.arange(30), times)
+    once, often = folds(classes(X, codes), 3), folds(classes(X[rows], codes[rows]), 3)
+    assert [set(test) for _, test in once] == [set(rows[test]) for _, test in often]
 
 
 def test_folds_do_not_depend_on_the_order_of_rows():

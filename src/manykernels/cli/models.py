@@ -205,10 +205,4 @@ def check_model(model, path, *, proba: bool) -> None:
         return
     if not hasattr(model, "classes_"):
         raise ValueError(f"{path} predicts numbers, which have no probabilities; leave --proba out.")
-    if hasattr(model, "predict_proba"):
-        return
-    if getattr(model.solver_, "calibrates", False):  # the loss is not the reason
-        check_probabilities(model)
-    raise ValueError(
-        f"{path} has no probabilities, as its loss is {model.loss_.name}; fit it with --loss logistic."
-    )
+    check_probabilities(model)

@@ -4,7 +4,7 @@ Methods do not know of each other. What several of them share lies beside them: 
 ``log`` (the loop over iterates, Ctrl-C, the trace), ``stream_run`` (the same over a stream, with states to save),
 ``workspace`` and ``active`` (from kernel weights to a certified predictor, over a list and over kernels met so far),
 ``weights`` (descents on kernel weights), ``centring`` and ``aligning`` (centred alignment), ``verdict`` and
-``calibration`` (rows held out), ``folds`` and ``choosing`` (C), ``bandwidth_learning``.
+``calibration`` (rows held out), ``folds`` and ``choosing`` (C by rows left out), ``bandwidth_learning``.
 """
 
 from .alignment import Alignment

@@ -49,7 +49,21 @@ def fit_calibration(F, Y, s) -> np.ndarray | None:
         prior = (t - np.log(UNTAUGHT)) ** 2 / (2 * SPREAD**2)
         return prior - float(s @ log_softmax(np.exp(t) * M, axis=1)[rows, codes])
 
-    return np.exp(minimize_scalar(loss, bounds=BOUNDS, method="bounded").x)[None]
+    def newton(t: float) -> float:
+        a = np.exp(t)
+        P = softmax(a * M, axis=1)
+        mean = np.einsum("ij,ij->i", P, M)
+        slope = a * float(s @ (mean - M[rows, codes])) + (t - np.log(UNTAUGHT)) / SPREAD**2
+        variance = np.einsum("ij,ij->i", P, np.square(M - mean[:, None]))
+        # The slope's own part of the curvature may be negative, and vanishes at the minimum.
+        return float(np.clip(t - slope / (a**2 * float(s @ variance) + 1 / SPREAD**2), *BOUNDS))
+
+    t = minimize_scalar(loss, bounds=BOUNDS, method="bounded").x
+    for _ in range(
+        3
+    ):  # comparing losses gives half the digits, and a weight must be a repetition to the last
+        t = newton(t)
+    return np.exp([t])
 
 
 def log_loss(F, Y, s, calibration: np.ndarray) -> float:

@@ -29,7 +29,7 @@ from ..families.base import Enumerable, can
 from ..problem import Problem, Result
 from .base import Solver, StreamingSolver, TwoStageSolver, machine_on
 from .calibration import are_classes, fit_calibration, log_loss
-from .folds import REFIT_ROWS, folds, left_out_at, some_rows
+from .folds import REFIT_ROWS, folds, left_out_at, some_rows, units
 from .log import Log, logger
 
 #: Values of C that are tried in closed form, for a kernel of size 1; where the best is at an end, more follow.
@@ -294,19 +294,19 @@ def _in_closed_form(problem: Problem, combination: Combination) -> list[Trial]:
     """Return the trials of every C, from one decomposition.
 
     With S = √s, S(K + 11ᵀ)S = Q diag(w) Qᵀ and H = (K + 11ᵀ + diag(1/(Cs)))⁻¹ = S Q diag(1/(w + 1/C)) Qᵀ S, a row left
-    out errs by α_t/H_tt, and the rows B of a group by H_BB⁻¹ α_B.
+    out errs by α_t/H_tt, and the rows B of a group, or equal rows, by H_BB⁻¹ α_B.
     """
-    used = np.flatnonzero(problem.sample_weight > 0)
-    groups = None if problem.groups is None else problem.groups[used]
-    if len(used) < 2 or (groups is not None and len(np.unique(groups)) < 2):
+    used, unit = units(problem)
+    _, which, sizes = np.unique(unit, return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
         return []
+    blocks = [np.flatnonzero(which.ravel() == k) for k in np.flatnonzero(sizes > 1)]
     root = np.sqrt(problem.sample_weight[used])
     X = problem.X[np.ix_(used, used)] if problem.family.pairwise else problem.X[used]
     K = combination.gram(X)
     unit = 10.0 ** (_half_powers(float(np.mean(np.diag(K)))) / 2)
     w, Q = eigh((K + 1.0) * np.multiply.outer(root, root))
     w, Q, T = np.maximum(w, 0.0), root[:, None] * Q, Q.T @ (root[:, None] * problem.Y[used])
-    blocks = None if groups is None else [np.flatnonzero(groups == g) for g in np.unique(groups)]
 
     def trial(C: float) -> Trial:
         inner = 1.0 / (w + 1.0 / C)
@@ -328,9 +328,7 @@ def _in_closed_form(problem: Problem, combination: Combination) -> list[Trial]:
 
 def _errors_left_out(Q: np.ndarray, inner: np.ndarray, T: np.ndarray, blocks) -> np.ndarray:
     alpha = Q @ (inner[:, None] * T)
-    if blocks is None:
-        return alpha / (np.square(Q) @ inner)[:, None]
-    errors = np.empty_like(alpha)
+    errors = alpha / (np.square(Q) @ inner)[:, None]
     for rows in blocks:
         H = (Q[rows] * inner) @ Q[rows].T
         errors[rows] = np.linalg.solve(H, alpha[rows])

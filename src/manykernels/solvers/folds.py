@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from ..combination import Combination
@@ -17,15 +18,18 @@ from .log import Log
 #: Refits that calibrate, and the rows beyond which one of them, without a fifth of the rows, is enough.
 REFITS, REFIT_ROWS = 5, 2_000
 
+#: Where a row has this many equals, itself included, a table has cells: without a whole one nobody knows about it.
+CELL_ROWS = 5
+
 
 def folds(problem: Problem, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the rows that teach and those that judge, fold by fold; none where no row can be spared.
 
-    A group is in one fold whole; so are equal rows, unless most rows have equals, as in a table of categories. Classes
+    A group is in one fold whole; so are equal rows, unless a row has many, as in a table of categories. Classes
     are spread evenly, and a class of one row, or in one group only, always teaches. Rows without weight do neither.
     The folds are the same whatever the order of the rows.
     """
-    used, unit = _ordered(problem)
+    used, unit = units(problem)
     if not problem.loss.regression or are_classes(problem.Y):
         label = class_numbers(problem.Y[used])
     else:
@@ -33,7 +37,10 @@ def folds(problem: Problem, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     free = ~np.isin(unit, unit[_alone(label, unit)])
     if len(np.unique(unit[free])) < 2:
         return []
-    parts = _split(label[free], unit[free], count)
+    if problem.groups is None:
+        parts = _split_equals(label[free], unit[free], count)
+    else:
+        parts = _split(label[free], unit[free], count)
     kept, free_rows = used[~free], used[free]
     return [
         (np.sort(np.concatenate([kept, free_rows[train]])), np.sort(free_rows[test]))
@@ -42,20 +49,43 @@ def folds(problem: Problem, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     ]
 
 
-def _ordered(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows with weight in an order of their own, not that of the table, and the unit each belongs to."""
+def _split_equals(label: np.ndarray, unit: np.ndarray, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Split as if equal rows were one, so that a repetition is the same as a weight."""
+    _, first, which = np.unique(unit, return_index=True, return_inverse=True)
+    parts = _split(label[first], np.arange(len(first)), count)
+    return [tuple(np.flatnonzero(np.isin(which.ravel(), side)) for side in part) for part in parts]  # type: ignore[misc]
+
+
+def units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows with weight in an order of their own, not that of the table, and the unit each belongs to.
+
+    A unit is what leaves together: a group, or rows with equal columns, unless a table has cells of them.
+    """
     used = np.flatnonzero(problem.sample_weight > 0)
     rank = np.arange(len(used))
-    if isinstance(problem.X, np.ndarray) and not problem.family.pairwise and problem.X.shape[1]:
-        words = np.ascontiguousarray(problem.X[used]) + 0.0  # a negative zero equals zero
-        view = words.view(np.dtype((np.void, words.itemsize * words.shape[1])))[:, 0]
-        rank = np.unique(view, return_inverse=True)[1].ravel()
+    if not problem.family.pairwise and problem.X.shape[1]:
+        rank = np.unique(_words(problem.X[used]), return_inverse=True)[1].ravel()
         order = np.lexsort((*problem.Y[used].T, rank))
         used, rank = used[order], rank[order]
     if problem.groups is not None:
         return used, problem.groups[used]
-    few_equals = len(np.unique(rank)) > 0.5 * len(rank)
-    return used, rank if few_equals else np.arange(len(rank))
+    cells = len(np.unique(rank)) < len(rank) / CELL_ROWS
+    return used, np.arange(len(rank)) if cells else rank
+
+
+def _words(X) -> np.ndarray:
+    """Return one value for every row, equal for equal rows."""
+    if sp.issparse(X):
+        X = sp.csr_array(X, copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        parts = zip(X.indptr[:-1], X.indptr[1:], strict=True)
+        rows = [X.indices[a:b].tobytes() + b"|" + X.data[a:b].tobytes() for a, b in parts]
+        words = np.empty(len(rows), dtype=object)
+        words[:] = rows
+        return words
+    X = np.ascontiguousarray(X) + 0.0  # a negative zero equals zero
+    return X.view(np.dtype((np.void, X.itemsize * X.shape[1])))[:, 0]
 
 
 def _alone(label: np.ndarray, unit: np.ndarray) -> np.ndarray:
@@ -84,7 +114,7 @@ def some_rows(problem: Problem, most: int) -> Problem:
     """Return the problem on about `most` of its rows, or all; groups are whole, and classes have their shares."""
     if np.count_nonzero(problem.sample_weight) <= most:
         return problem
-    used, unit = _ordered(problem)
+    used, unit = units(problem)
     rng = generator(0)
     shuffled = rng.permutation(len(used))
     label = class_numbers(problem.Y[used]) if are_classes(problem.Y) else np.zeros(len(used), dtype=int)
