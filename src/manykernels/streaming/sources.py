@@ -19,7 +19,6 @@ from .._util.checks import refuse_missing
 from .._util.text import brief
 from ..tables.reading import Table, float_type, joined, of_columns, open_table
 from .columns import choose, columns_of, index_of, is_names, listed, matrix, names_of
-from .files import arrow
 
 #: Most rows of a chunk.
 CHUNK_ROWS = 65_536
@@ -406,5 +405,7 @@ class Batches(Source):
         if not self.any_kind:
             return matrix(columns_of(X, self.names), self.names)
         if type(X).__name__ == "RecordBatch":  # its columns are no series, and those of a table are
+            from .files import arrow  # here, so that a fit of rows in memory does without
+
             X = arrow().Table.from_batches([X])
         return of_columns(columns_of(X, self.names), self.names)
