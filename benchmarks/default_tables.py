@@ -265,7 +265,7 @@ def draw(plt, results, means):
     return figure
 
 
-def main() -> None:
+def main():
     options = parser(__doc__)
     options.add_argument("--tables", help="names, with commas between them; all by default")
     options.add_argument("--splits", type=int, default=3)

@@ -258,7 +258,8 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     def decision_function(self, X) -> np.ndarray:
         """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
-        return targets.decision(self._scores(X), len(self.classes_))
+        F = self._scores(X)
+        return targets.decision(F, len(self.classes_))
 
     @property
     def loo_decision_function_(self) -> np.ndarray:
@@ -269,11 +270,13 @@ class MKLClassifier(ClassifierMixin, MKL):
         known = np.isfinite(self._left_out()).all(axis=1) & (s > 0)
         codes = (Y[:, 0] > 0).astype(int) if Y.shape[1] == 1 else Y.argmax(axis=1)
         right = _codes(self.loo_decision_function_) == codes
-        self.loo_score_ = float(np.average(right[known], weights=s[known]))
+        if known.any():
+            self.loo_score_ = float(np.average(right[known], weights=s[known]))
 
     def predict(self, X) -> np.ndarray:
         """Return the predicted labels."""
-        return self.classes_[_codes(self.decision_function(X))]
+        codes = _codes(self.decision_function(X))
+        return self.classes_[codes]
 
     @available_unless(_why_no_probabilities)
     def predict_proba(self, X) -> np.ndarray:

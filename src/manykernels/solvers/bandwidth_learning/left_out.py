@@ -17,7 +17,7 @@ multiple being the best one: it is then the temperature of the probabilities.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import lapack
@@ -33,6 +33,8 @@ TEMPERATURES = (1e-2, 16.0)
 START = 4.0
 #: What is added to a matrix that is not positive definite to rounding, of its mean diagonal; then ten times as much.
 JITTER = 1e-12
+#: Digits of columns, targets and weights that teach: what differs in the last bits only must teach the same.
+DIGITS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +108,25 @@ class Rows:
         )
 
     def weighing(self, factor: float) -> Rows:
-        """Return the same rows with multiples of their weights."""
-        s, weights, counted = (factor * w for w in (self.s, self.weights, self.counted))
+        """Return the same rows with multiples of their weights, but for rounding."""
+        s, weights, counted = (significant(factor * w) for w in (self.s, self.weights, self.counted))
         return replace(self, s=s, weights=weights, counted=counted)
 
     def counting(self, rows: np.ndarray) -> Rows:
         """Return the same rows, of which only the errors of some (n,) are counted."""
         return replace(self, counted=self.weights * rows[self.units])
+
+
+def power_of_ten(value) -> Any:
+    """Return the least power of ten that is not smaller; 1 for zero."""
+    with np.errstate(divide="ignore"):
+        return np.where(value > 0, 10.0 ** np.ceil(np.log10(value)), 1.0)
+
+
+def significant(values) -> np.ndarray:
+    """Return numbers of at least 0 with `DIGITS` significant digits."""
+    unit = power_of_ten(values)
+    return np.round(values / unit, DIGITS) * unit
 
 
 def merged(

@@ -37,7 +37,15 @@ from ..bandwidth_learning.candidates import (
     weigh,
     weigh_again,
 )
-from ..bandwidth_learning.left_out import Rows, criterion_of, merged, softmax_loss
+from ..bandwidth_learning.left_out import (
+    DIGITS,
+    Rows,
+    criterion_of,
+    merged,
+    power_of_ten,
+    significant,
+    softmax_loss,
+)
 from ..base import TwoStageSolver, generator, machine_on
 from ..calibration import LEAST
 from ..log import Log
@@ -55,8 +63,6 @@ LEAST_SHARE = 0.01
 FEW_TEACHERS = 20
 #: Most that scores of -1 and 1 are multiplied by for probabilities where few rows were left out: .88 is the largest.
 UNSURE = 2.0
-#: Digits of columns and targets that teach.
-DIGITS = 10
 #: Shares of the rows that bandwidths are learned without, and fewer of them for more rows than this, which tell enough.
 FOLDS, FEW_FOLDS, FEW_FOLDS_ROWS = 3, 2, 2_000
 #: Rows that are left out of all others, and the rows of a group beyond.
@@ -214,7 +220,7 @@ class Learning:
         s = problem.sample_weight[self.used]
         # Neither the unit of the targets nor that of the weights says anything, and nor does rounding.
         Y = problem.Y[self.used] if not problem.loss.multiclass else 2.0 * problem.Y[self.used] - 1.0
-        self.target_unit = _power_of_ten(np.abs(Y).max(initial=0.0))
+        self.target_unit = power_of_ten(np.abs(Y).max(initial=0.0))
         Y = np.round(Y / self.target_unit, DIGITS)
         subjects = None if problem.groups is None else problem.groups[self.used]
         if subjects is not None and not np.ptp(subjects):
@@ -226,7 +232,7 @@ class Learning:
             self.rows = Rows.plain(Y, s, criterion_of(Y), subjects)
         else:
             self._set_columns(dense(problem.X)[self.used], Y, s, subjects)
-        self.weight_unit = float(_significant(self.rows.s.mean()))
+        self.weight_unit = float(significant(self.rows.s.mean()))
         self.rows = self.rows.weighing(1.0 / self.weight_unit)
         self.folds = self._deal()
         self.errors: list[list[float]] = []
@@ -249,7 +255,7 @@ class Learning:
         if not isinstance(ard, bool):
             block = block_numbers(ard)
             variance = np.bincount(block, weights=variance)[block]
-        return np.where(variance > 0, _significant(np.sqrt(variance)), 1.0)
+        return np.where(variance > 0, significant(np.sqrt(variance)), 1.0)
 
     def _deal(self) -> np.ndarray:
         """Return the rows of every fold, (k, n): those that bandwidths and weights are learned without, to be judged.
@@ -350,7 +356,7 @@ class Learning:
         out = []
         for member in part.members():
             z = self.problem.family.member_of(k, member)
-            rho_sq = float(_significant(self.problem.scale.rho_sq([z], 1.0))[0])
+            rho_sq = float(significant(self.problem.scale.rho_sq([z], 1.0))[0])
             if rho_sq > 0:
                 out.append(Candidate(gram=self._gram_of(part, member, rho_sq), part=k, member=member))
         return out
@@ -435,18 +441,6 @@ class Learning:
 def _is_learnable(part: Family) -> bool:
     listed = can(part, Enumerable) and part.size() <= MOST_LISTED
     return listed or hasattr(part, "statistic")
-
-
-def _power_of_ten(value) -> Any:
-    """Return the least power of ten that is not smaller; 1 for zero."""
-    with np.errstate(divide="ignore"):
-        return np.where(value > 0, 10.0 ** np.ceil(np.log10(value)), 1.0)
-
-
-def _significant(values) -> np.ndarray:
-    """Return numbers of at least 0 with `DIGITS` significant digits."""
-    unit = _power_of_ten(values)
-    return np.round(values / unit, DIGITS) * unit
 
 
 def _dealt(order: np.ndarray, count: int) -> np.ndarray:
