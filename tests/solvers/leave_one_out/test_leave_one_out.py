@@ -239,7 +239,7 @@ def test_multiples_of_weights_and_units_of_the_target_do_not_matter():
     X, y = waves(100)
     plain = regressor().fit(X, y)
     light = regressor().fit(X, y, np.full(100, 1e-6))
-    # The scale of the linear kernel differs in its last bit, and weights are found along a direction that is nearly flat.
+    # The scale of the linear kernel differs in its last bit, and weights are found along a nearly flat direction.
     assert_allclose(light.predict(X), plain.predict(X), atol=1e-4)
     assert pytest.approx(1e-6 * light.C_, rel=1e-2) == plain.C_
     assert_allclose(1e-30 * regressor().fit(X, 1e30 * y).predict(X), plain.predict(X), atol=1e-6)
