@@ -276,7 +276,8 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     def predict(self, X) -> np.ndarray:
         """Return the predicted labels."""
-        return self.classes_[_codes(self.decision_function(X))]
+        codes = _codes(self.decision_function(X))
+        return self.classes_[codes]
 
     @available_unless(_why_no_probabilities)
     def predict_proba(self, X) -> np.ndarray:

@@ -235,6 +235,16 @@ def test_a_duplicated_table_is_one_with_weights_of_two():
     assert_allclose(weighted.decision_function(X), doubled.decision_function(X), atol=1e-6)
 
 
+def test_whole_weights_are_repetitions_in_any_order():
+    X, y = waves(60, 3)
+    rng = np.random.default_rng(2)
+    s = rng.integers(0, 4, 60)
+    rows = rng.permutation(np.repeat(np.arange(60), s))
+    weighted, repeated = MKLRegressor().fit(X, y, s), MKLRegressor().fit(X[rows], y[rows])
+    assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-9)
+    assert_allclose(weighted.loo_prediction_[rows], repeated.loo_prediction_, atol=1e-9)
+
+
 def test_multiples_of_weights_and_units_of_the_target_do_not_matter():
     X, y = waves(100)
     plain = regressor().fit(X, y)

@@ -6,8 +6,8 @@ inverse gives the errors of n machines. Errors e of rows left out, judged by any
     ∂L/∂G = H diag(w) H - ½ (H U αᵀ + α Uᵀ H),   U = g/h,   w_t = <g_t, α_t>/h_t²,   h = diag H.
 
 Rows with equal columns are one row here, with the sum of their weights and the mean of their targets. Such a row
-leaves as a whole, so that a copy cannot predict it; or, where most rows have copies, as in a table of categories, one
-unit of weight at a time: leaving a cell of the table out whole would ask for what nobody knows. Rows of one subject
+leaves as a whole, so that a copy cannot predict it; or, where most have several targets, as in a table of categories,
+one unit of weight at a time: leaving a cell of the table out whole would ask for what nobody knows. Rows of one subject
 leave together: with B those rows, e_B = H_BB⁻¹ α_B.
 
 Errors are judged by their squares, or, for classes, by the softmax loss of a multiple of the scores left out, the
@@ -126,9 +126,6 @@ def merged(
     first, which = _distinct(X if subjects is None else np.column_stack([X, subjects]))
     mass = np.bincount(which, weights=s)
     means = np.stack([np.bincount(which, weights=s * y) for y in Y.T], axis=1) / mass[:, None]
-    # Where most rows have copies, a unit of weight leaves at a time.
-    many = len(first) < 0.5 * len(X)
-    share = np.minimum(1.0, 1.0 / np.maximum(mass, 1.0)) if many and subjects is None else np.ones(len(first))
     one, unit = np.arange(len(X)), np.arange(len(X))
     if len(first) < len(X):
         one, unit = _distinct(np.column_stack([which, Y]))
@@ -138,6 +135,11 @@ def merged(
     origin[order] = numbers
     kept = None if subjects is None else subjects[first]
     units, targets = which[one][order], Y[one][order]
+    # Copies of a target tell no more than a weight does, so that only rows with several targets are cells of a table.
+    cells = mass[np.bincount(units, minlength=len(first)) > 1].sum() > 0.5 * mass.sum()
+    share = (
+        np.minimum(1.0, 1.0 / np.maximum(mass, 1.0)) if cells and subjects is None else np.ones(len(first))
+    )
     return first, Rows(
         means, mass, criterion, units, targets, weights, weights, share, kept, numbers, origin[unit]
     )

@@ -100,7 +100,8 @@ class LeaveOneOut(TwoStageSolver):
     -----
     Takes continua of bandwidths, lists of up to 500 kernels, and unions of both; the squared loss; numbers (several
     targets share one kernel), two classes or more. With ``C="auto"`` it chooses C; a number is kept. Rows with equal
-    columns are merged: such a row leaves as a whole, or, where most rows have copies, one unit of weight at a time.
+    columns are merged: such a row leaves as a whole, or, where most rows share theirs with other targets, one unit of
+    weight at a time.
     O(steps · groups · m³) for m rows of a group, and one machine of all rows.
 
     The landscape is not convex; what is returned is never worse, left out, than the best single candidate.
@@ -342,11 +343,16 @@ class Learning:
 
     def _gram_of(self, part, member, rho_sq: float):
         weight = np.array([1.0 / rho_sq])
-        if part.pairwise:
-            stack, used = self.problem.X, self.used
-            return lambda i: part.gram(stack[np.ix_(used[i], used[i])], None, [member], weight)
-        X = self.X
-        return lambda i: part.gram(X[i], X[i], [member], weight)
+
+        def gram(i: np.ndarray) -> np.ndarray:
+            if part.pairwise:
+                rows = self.used[i]
+                K = part.gram(self.problem.X[np.ix_(rows, rows)], None, [member], weight)
+            else:
+                K = part.gram(self.X[i], self.X[i], [member], weight)
+            return np.round(K, DIGITS)  # as columns are
+
+        return gram
 
     # -- weights ---------------------------------------------------------------------------------------
 
