@@ -272,6 +272,15 @@ def test_a_table_of_cells_is_learned():
     assert 1 - np.mean((model.predict(X[1500:]) - truth[1500:]) ** 2) / truth[1500:].var() > 0.97
 
 
+def test_a_table_of_cells_with_one_label_each_is_learned():
+    rng = np.random.default_rng(0)
+    cells = rng.integers(0, (5, 6), size=(600, 2))
+    X = np.hstack([np.eye(5)[cells[:, 0]], np.eye(6)[cells[:, 1]]])
+    y = rng.integers(0, 2, (5, 6))[cells[:, 0], cells[:, 1]]
+    model = classifier().fit(X[:400], y[:400])
+    assert model.score(X[400:], y[400:]) == 1.0 and model.loo_score_ == 1.0
+
+
 def test_rows_without_weight_do_not_matter():
     X, y = waves(120)
     s = np.append(np.ones(120), np.zeros(10))

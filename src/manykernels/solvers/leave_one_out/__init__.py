@@ -100,7 +100,7 @@ class LeaveOneOut(TwoStageSolver):
     -----
     Takes continua of bandwidths, lists of up to 500 kernels, and unions of both; the squared loss; numbers (several
     targets share one kernel), two classes or more. With ``C="auto"`` it chooses C; a number is kept. Rows with equal
-    columns are merged: such a row leaves as a whole, or, where most rows share theirs with other targets, one unit of
+    columns are merged: such a row leaves as a whole, or, where most have several targets or many copies, one unit of
     weight at a time.
     O(steps · groups · m³) for m rows of a group, and one machine of all rows.
 
@@ -216,7 +216,8 @@ class Learning:
         else:
             self._set_columns(dense(problem.X)[self.used], Y, s, subjects)
         self.weight_unit = float(_significant(self.rows.s.mean()))
-        self.rows = self.rows.weighing(1.0 / self.weight_unit)
+        mean_targets = np.round(self.rows.Y, DIGITS)
+        self.rows = replace(self.rows, Y=mean_targets).weighed_in(self.weight_unit)
         self.folds = self._deal()
         self.errors: list[list[float]] = []
 
