@@ -111,6 +111,8 @@ def test_copies_leave_together_where_they_are_few_and_one_by_one_where_they_are_
     first, rows = merged(X[rng.integers(4, 8, N)], Y, np.ones(N), "squared")
     assert len(first) == 4
     assert_allclose(rows.share, 1 / rows.s)
+    # Five copies of a row and its target are a row of five times the weight, which is no cell.
+    assert (merged(np.tile(X, (5, 1)), np.tile(Y, (5, 1)), np.ones(5 * N), "squared")[1].share == 1).all()
 
 
 def test_duplicated_rows_are_rows_of_twice_the_weight():

@@ -235,6 +235,16 @@ def test_a_duplicated_table_is_one_with_weights_of_two():
     assert_allclose(weighted.decision_function(X), doubled.decision_function(X), atol=1e-6)
 
 
+def test_whole_weights_are_repetitions_in_any_order():
+    X, y = waves(60, 3)
+    rng = np.random.default_rng(2)
+    s = rng.integers(0, 4, 60)
+    rows = rng.permutation(np.repeat(np.arange(60), s))
+    weighted, repeated = MKLRegressor().fit(X, y, s), MKLRegressor().fit(X[rows], y[rows])
+    assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-9)
+    assert_allclose(weighted.loo_prediction_[rows], repeated.loo_prediction_, atol=1e-9)
+
+
 def test_multiples_of_weights_and_units_of_the_target_do_not_matter():
     X, y = waves(100)
     plain = regressor().fit(X, y)
@@ -262,6 +272,15 @@ def test_a_table_of_cells_is_learned():
     y = truth + 0.5 * rng.normal(size=2000)
     model = regressor().fit(X[:1500], y[:1500])
     assert 1 - np.mean((model.predict(X[1500:]) - truth[1500:]) ** 2) / truth[1500:].var() > 0.97
+
+
+def test_a_table_of_cells_with_one_label_each_is_learned():
+    rng = np.random.default_rng(0)
+    cells = rng.integers(0, (5, 6), size=(600, 2))
+    X = np.hstack([np.eye(5)[cells[:, 0]], np.eye(6)[cells[:, 1]]])
+    y = rng.integers(0, 2, (5, 6))[cells[:, 0], cells[:, 1]]
+    model = classifier().fit(X[:400], y[:400])
+    assert model.score(X[400:], y[400:]) == 1.0 and model.loo_score_ == 1.0
 
 
 def test_rows_without_weight_do_not_matter():

@@ -6,9 +6,9 @@ inverse gives the errors of n machines. Errors e of rows left out, judged by any
     ∂L/∂G = H diag(w) H - ½ (H U αᵀ + α Uᵀ H),   U = g/h,   w_t = <g_t, α_t>/h_t²,   h = diag H.
 
 Rows with equal columns are one row here, with the sum of their weights and the mean of their targets. Such a row
-leaves as a whole, so that a copy cannot predict it; or, where most rows have copies, as in a table of categories, one
-unit of weight at a time: leaving a cell of the table out whole would ask for what nobody knows. Rows of one subject
-leave together: with B those rows, e_B = H_BB⁻¹ α_B.
+leaves as a whole, so that a copy cannot predict it; or, where most have several targets or many copies, as in a table
+of categories, one unit of weight at a time: leaving a cell of the table out whole would ask for what nobody knows.
+Rows of one subject leave together: with B those rows, e_B = H_BB⁻¹ α_B.
 
 Errors are judged by their squares, or, for classes, by the softmax loss of a multiple of the scores left out, the
 multiple being the best one: it is then the temperature of the probabilities.
@@ -31,6 +31,8 @@ Criterion = Literal["squared", "softmax"]
 TEMPERATURES = (1e-2, 16.0)
 #: Where the search for it begins.
 START = 4.0
+#: Rows with so many copies on average are cells of a table of categories, even if all copies have the same target.
+MANY_COPIES = 8
 #: What is added to a matrix that is not positive definite to rounding, of its mean diagonal; then ten times as much.
 JITTER = 1e-12
 #: Digits of columns, targets and weights that teach: what differs in the last bits only must teach the same.
@@ -107,9 +109,9 @@ class Rows:
             self.origin,
         )
 
-    def weighing(self, factor: float) -> Rows:
-        """Return the same rows with multiples of their weights, but for rounding."""
-        s, weights, counted = (significant(factor * w) for w in (self.s, self.weights, self.counted))
+    def weighed_in(self, unit: float) -> Rows:
+        """Return the same rows with weights in another unit, but for rounding."""
+        s, weights, counted = (significant(w / unit) for w in (self.s, self.weights, self.counted))
         return replace(self, s=s, weights=weights, counted=counted)
 
     def counting(self, rows: np.ndarray) -> Rows:
@@ -139,12 +141,6 @@ def merged(
     first, which = _distinct(X if subjects is None else np.column_stack([X, subjects]))
     mass = np.bincount(which, weights=s)
     means = np.stack([np.bincount(which, weights=s * y) for y in Y.T], axis=1) / mass[:, None]
-    # Where most rows have copies with other targets, a unit of weight leaves at a time. Copies with the same target are
-    # no more than weight.
-    differs = np.zeros(len(first), dtype=bool)
-    np.logical_or.at(differs, which, (Y[first][which] != Y).any(axis=1))
-    many = mass[differs].sum() > 0.5 * mass.sum()
-    share = np.minimum(1.0, 1.0 / np.maximum(mass, 1.0)) if many and subjects is None else np.ones(len(first))
     one, unit = np.arange(len(X)), np.arange(len(X))
     if len(first) < len(X):
         one, unit = _distinct(np.column_stack([which, Y]))
@@ -154,6 +150,12 @@ def merged(
     origin[order] = numbers
     kept = None if subjects is None else subjects[first]
     units, targets = which[one][order], Y[one][order]
+    # A few copies of a target tell no more than a weight does: cells of a table have several targets, or many copies.
+    several = mass[np.bincount(units, minlength=len(first)) > 1].sum() > 0.5 * mass.sum()
+    cells = several or MANY_COPIES * len(first) <= len(X)
+    share = (
+        np.minimum(1.0, 1.0 / np.maximum(mass, 1.0)) if cells and subjects is None else np.ones(len(first))
+    )
     return first, Rows(
         means, mass, criterion, units, targets, weights, weights, share, kept, numbers, origin[unit]
     )

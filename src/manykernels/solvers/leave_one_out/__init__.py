@@ -110,8 +110,8 @@ class LeaveOneOut(TwoStageSolver):
     kernel), two classes or more. With ``C="auto"`` it chooses C; a number is kept. With another loss than the squared
     one the kernel is learned all the same by the ridge machine, and then the machine of that loss is trained on it.
 
-    Rows with equal columns are merged: such a row leaves as a whole, or, where most rows have copies with other
-    targets, one unit of weight at a time.
+    Rows with equal columns are merged: such a row leaves as a whole, or, where most have several targets or many copies,
+    one unit of weight at a time.
 
     O(steps · groups · m³) for m rows of a group, and one machine of all rows.
 
@@ -233,7 +233,8 @@ class Learning:
         else:
             self._set_columns(dense(problem.X)[self.used], Y, s, subjects)
         self.weight_unit = float(significant(self.rows.s.mean()))
-        self.rows = self.rows.weighing(1.0 / self.weight_unit)
+        mean_targets = np.round(self.rows.Y, DIGITS)
+        self.rows = replace(self.rows, Y=mean_targets).weighed_in(self.weight_unit)
         self.folds = self._deal()
         self.errors: list[list[float]] = []
 
@@ -363,11 +364,16 @@ class Learning:
 
     def _gram_of(self, part, member, rho_sq: float):
         weight = np.array([1.0 / rho_sq])
-        if part.pairwise:
-            stack, used = self.problem.X, self.used
-            return lambda i: part.gram(stack[np.ix_(used[i], used[i])], None, [member], weight)
-        X = self.X
-        return lambda i: part.gram(X[i], X[i], [member], weight)
+
+        def gram(i: np.ndarray) -> np.ndarray:
+            if part.pairwise:
+                rows = self.used[i]
+                K = part.gram(self.problem.X[np.ix_(rows, rows)], None, [member], weight)
+            else:
+                K = part.gram(self.X[i], self.X[i], [member], weight)
+            return np.round(K, DIGITS)  # as columns are
+
+        return gram
 
     # -- weights ---------------------------------------------------------------------------------------
 
