@@ -43,8 +43,16 @@ def regression():
 
 @pytest.mark.parametrize(
     "estimator",
-    [MKLClassifier(kernels="gaussian", C=1.0), MKLRegressor(kernels="gaussian", C=1.0)],
-    ids=["classifier", "regressor"],
+    [
+        MKLClassifier(kernels="gaussian", C=1.0),
+        MKLRegressor(kernels="gaussian", C=1.0),
+        *(
+            pytest.param(cls([RBF(1.0), RBF(3.0)], solver=solver), marks=pytest.mark.slow)
+            for cls in (MKLClassifier, MKLRegressor)
+            for solver in (LpNorm(), Uniform())
+        ),
+    ],
+    ids=str,
 )
 def test_scikit_learn_finds_nothing_to_object_to(estimator):
     # check_array_api_input skips itself unless SCIPY_ARRAY_API is set in the environment.

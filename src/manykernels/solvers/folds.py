@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from ..combination import Combination
 from ..problem import Problem
@@ -96,6 +95,9 @@ def _alone(label: np.ndarray, unit: np.ndarray) -> np.ndarray:
 
 
 def _split(label: np.ndarray, unit: np.ndarray, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    # Here, as it takes a while, and many fits cut no folds.
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+
     n_units, classes = len(np.unique(unit)), np.bincount(label)
     grouped = n_units < len(unit)
     several = np.count_nonzero(classes) > 1

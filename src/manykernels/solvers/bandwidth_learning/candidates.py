@@ -45,12 +45,12 @@ class Effort:
         Most evaluations of the weights, and of those of rows without a fold, from the former.
     """
 
-    group_rows: int = 200
+    group_rows: int = 160
     groups: int = 8
-    steps: int = 40
-    weight_rows: int = 256
+    steps: int = 25
+    weight_rows: int = 192
     weight_groups: int = 8
-    evaluations: int = 60
+    evaluations: int = 20
     few_evaluations: int = 10
 
 

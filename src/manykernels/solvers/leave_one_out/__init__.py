@@ -132,7 +132,7 @@ class LeaveOneOut(TwoStageSolver):
         "shrinkage": number(),
     }
 
-    def __init__(self, *, steps=40, group_rows=200, groups=8, shrinkage=1.0, random_state=None):
+    def __init__(self, *, steps=25, group_rows=160, groups=8, shrinkage=1.0, random_state=None):
         self.steps = steps
         self.group_rows = group_rows
         self.groups = groups
