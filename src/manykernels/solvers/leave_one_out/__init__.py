@@ -110,8 +110,8 @@ class LeaveOneOut(TwoStageSolver):
     kernel), two classes or more. With ``C="auto"`` it chooses C; a number is kept. With another loss than the squared
     one the kernel is learned all the same by the ridge machine, and then the machine of that loss is trained on it.
 
-    Rows with equal columns are merged: such a row leaves as a whole, or, where most have several targets or many copies,
-    one unit of weight at a time.
+    Rows with equal columns are merged: such a row leaves as a whole, or, where most have several targets or many
+    copies, one unit of weight at a time.
 
     O(steps · groups · m³) for m rows of a group, and one machine of all rows.
 
