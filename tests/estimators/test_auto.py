@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_diabetes, load_iris
 from sklearn.model_selection import cross_val_score
 
 from manykernels import MKLClassifier, MKLRegressor, load
@@ -119,3 +119,19 @@ def test_bad_tables_are_refused_in_a_sentence():
     X, y = table(50)
     with pytest.raises(ValueError, match="constant"):
         model().fit(X[["constant"]], y)
+
+
+def test_the_order_of_columns_and_rows_says_nothing():
+    X, y = load_diabetes(return_X_y=True)
+    X, y, rng = X[:150], y[:150], np.random.default_rng(0)
+    plain = MKLRegressor().fit(X, y)
+    columns, rows = rng.permutation(X.shape[1]), rng.permutation(len(X))
+    turned = MKLRegressor().fit(X[:, columns], y).predict(X[:, columns])
+    shuffled = MKLRegressor().fit(X[rows], y[rows]).predict(X)
+    # What is learned is the same to the last bit; the machine on it sums up in another order.
+    np.testing.assert_allclose(turned, plain.predict(X), rtol=1e-8)
+    np.testing.assert_allclose(shuffled, plain.predict(X), rtol=1e-8)
+    units = 10.0 ** np.arange(-5, 5)
+    other = MKLRegressor().fit(X * units + 3.0, y).predict(X * units + 3.0)
+    # An offset of 3 costs the smallest column seven digits, and steps magnify what is left of them.
+    np.testing.assert_allclose(other, plain.predict(X), rtol=1e-3)

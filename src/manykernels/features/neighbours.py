@@ -38,6 +38,8 @@ def order_of_neighbours(X: np.ndarray, columns: np.ndarray, inverse: np.ndarray)
         mean, spread = some.mean(axis=0), 2.0 * some.std(axis=0)
         length = spread * inverse
     length[~np.isfinite(length)] = 0.0
+    # Columns in units of their deviations are equally long, and rounding must not choose among them.
+    length = np.round(length / max(length.max(initial=0.0), np.finfo(float).tiny), 4)
     splits = []
     for _ in range(2 * HALF_BITS if length.any() else 0):
         splits.append(int(np.argmax(length)))

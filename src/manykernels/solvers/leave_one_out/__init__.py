@@ -239,7 +239,7 @@ class Learning:
         self.errors: list[list[float]] = []
 
     def _set_columns(self, X, Y, s, subjects) -> None:
-        """Merge equal rows, and bring them into an order for draws that depends neither on theirs nor on units."""
+        """Merge equal rows, and bring rows and columns into an order that depends neither on theirs nor on units."""
         self.mean = _ordered_sum(s[:, None] * X) / s.sum()
         self.variance = _ordered_sum(s[:, None] * np.square(X - self.mean)) / s.sum()
         # A column without spread, to rounding, is constant.
@@ -248,7 +248,9 @@ class Learning:
         # Rounded: what differs in the last bits only must teach the same, and steps would magnify these bits.
         Z = np.round((X[first] - self.mean) / self._unit(True), DIGITS)
         order = np.lexsort((np.round(np.sum(Z**3, axis=1), 9), np.round(np.sum(Z**2, axis=1), 9)))
-        self.X, self.Z, self.rows = X[first][order], Z[order], rows.take(order)
+        # Sums over columns in single precision know their order, and steps would magnify that.
+        self.columns = np.lexsort([np.round(_ordered_sum(Z**k), 9) for k in (4, 3)])
+        self.X, self.Z, self.rows = X[first][order], Z[order][:, self.columns], rows.take(order)
 
     def _unit(self, ard: Any) -> np.ndarray:
         """Return the units that bandwidths per column, or per block of columns, are in."""
@@ -328,7 +330,8 @@ class Learning:
         """Return rows in the units of a continuum's bandwidths."""
         if part.ard is True:
             return self.Z
-        return self.Z * self._unit(True) / (self._unit(part.ard) if part.ard else 1.0)
+        units = self._unit(True) / (self._unit(part.ard) if part.ard else 1.0)
+        return self.Z * units[self.columns]
 
     def _start(self, part, Z, fixed) -> np.ndarray:
         widths = _median_distance(part.statistic, Z) * WIDTHS
@@ -348,7 +351,7 @@ class Learning:
             self.effort,
             self.rng,
             fixed_noise=fixed is not None,
-            blocks=None if part.ard is True else block_numbers(part.ard),
+            blocks=None if part.ard is True else block_numbers(part.ard)[self.columns],
             errors=self.errors[-1],
         )
 
@@ -403,6 +406,7 @@ class Learning:
         part, member = self.problem.family.families()[same[0].part], same[0].member
         if same[0].log_sigma is not None:
             sigma = np.exp(np.mean([c.log_sigma for c in same if c.log_sigma is not None], axis=0))
+            sigma = sigma[np.argsort(self.columns)]
             sigma = np.ldexp(sigma * self._unit(part.ard) if part.ard else sigma, same[0].power)
             member = tuple(sigma.tolist()) if part.ard else float(sigma[0])
         return self.problem.family.member_of(same[0].part, member)
