@@ -29,7 +29,7 @@ from ..families.base import Enumerable, can
 from ..problem import Problem, Result
 from .base import Solver, StreamingSolver, TwoStageSolver, machine_on
 from .calibration import are_classes, fit_calibration, log_loss
-from .folds import REFIT_ROWS, folds, left_out_at, some_rows, units
+from .folds import FEW_REFIT_ROWS, folds, left_out_at, some_rows, units
 from .log import Log, logger
 
 #: Values of C that are tried in closed form, for a kernel of size 1; where the best is at an end, more follow.
@@ -91,10 +91,9 @@ class Chosen:
         problem, scores = self.problem, result.left_out
         if scores is None:
             problem = problem if result.C is None else replace(problem, C=result.C)
-            if isinstance(
-                self.solver, StreamingSolver
-            ):  # its rows may be too many for machines on pairs of them
-                problem = some_rows(problem, REFIT_ROWS)
+            # Rows that are streamed, or whose kernels come on the fly, may be too many for machines on pairs of them.
+            if isinstance(self.solver, StreamingSolver) or hasattr(self.solver, "memory"):
+                problem = some_rows(problem, FEW_REFIT_ROWS)
             A = result.dual_coef if len(problem.Y) == len(self.problem.Y) else None
             scores = left_out_at(problem, result.combination, A)
         if len(scores) == len(self.problem.Y):

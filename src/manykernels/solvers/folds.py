@@ -15,7 +15,7 @@ from .calibration import are_classes, class_numbers
 from .log import Log
 
 #: Refits that calibrate, and the rows beyond which one of them, without a fifth of the rows, is enough.
-REFITS, REFIT_ROWS = 5, 2_000
+REFITS, REFIT_ROWS, FEW_REFIT_ROWS = 5, 2_000, 1_000
 
 #: Where a row has this many equals, itself included, a table has cells: without a whole one nobody knows about it.
 CELL_ROWS = 5

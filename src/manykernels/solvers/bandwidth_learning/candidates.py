@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -51,7 +51,7 @@ class Effort:
     weight_rows: int = 192
     weight_groups: int = 8
     evaluations: int = 20
-    few_evaluations: int = 10
+    few_evaluations: int = 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +267,6 @@ LOGITS = 3.0
 #: A smaller relative gain of log likelihood ends the search for weights.
 TOLERANCE = 1e-5
 #: Weights that a second search begins with are at least this.
-LEAST_THETA = 1e-3
 
 
 def log_likelihood(error: float, criterion: str) -> tuple[float, float]:
@@ -288,13 +287,14 @@ def _on_group(statistic, t, group):
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Weights of candidates that sum to one, log λ, the error they reach, and the errors on the way there."""
+    """Weights of candidates that sum to one, log λ, the error they reach, errors on the way, and the first log λ."""
 
     theta: np.ndarray
     log_noise: float
     error: float
     singles: np.ndarray
     errors: tuple[float, ...] = ()
+    start: float = 0.0
 
 
 class Weighing:
@@ -329,12 +329,14 @@ class Weighing:
         self.mass = self.rows = sum(m for _, _, m in self.work)
 
     def without(self, rows: np.ndarray) -> Weighing:
-        """Return the same error without that of some rows, a mask (n,)."""
-        fewer = copy(self)
-        parts = [
-            (K, replace(part, counted=part.counted * ~rows[i][part.units]), i)
-            for (K, part, _), i in zip(self.work, self.groups, strict=True)
-        ]
+        """Return the error of the others where some rows, a mask (n,), are not there at all.
+
+        It is not enough not to count their errors: where two rows predict each other, one would speak for both.
+        """
+        fewer, parts = copy(self), []
+        for (K, part, _), i in zip(self.work, self.groups, strict=True):
+            left = np.flatnonzero(~rows[i])
+            parts.append((K[:, left[:, None], left], part.take(left), i[left]))
         fewer._set(parts)
         return fewer
 
@@ -406,20 +408,26 @@ def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise
     """Return the weights and the ridge with the least error; never worse than the best single candidate."""
     singles = np.array([error(np.eye(n)[j], log_noise, gradient=False)[0] for j in range(n)])
     order = np.argsort(singles)
-    # Near the best single one, with the others at hand, in proportion to what they do alone.
-    x = np.append(-4.0 * (singles - singles[order[0]]) / max(np.ptp(singles), 1e-12), log_noise)
-    theta, noise, errors = _descend(error, x, effort.evaluations, fixed_noise)
+    theta, noise, errors = _descend(error, _near_best(singles, log_noise), effort.evaluations, fixed_noise)
     best = error(theta, noise, gradient=False)[0]
     if singles[order[0]] < best:
         theta, noise, best = _towards(error, np.eye(n)[order[0]], log_noise, theta, noise)
-    return Weighed(theta, noise, best, singles, (*errors, best))
+    return Weighed(theta, noise, best, singles, (*errors, best), log_noise)
+
+
+def _near_best(singles: np.ndarray, log_noise: float) -> np.ndarray:
+    """Return where to begin: near the best single one, the others at hand, in proportion to what they do alone."""
+    return np.append(-4.0 * (singles - singles.min()) / max(np.ptp(singles), 1e-12), log_noise)
 
 
 def weigh_again(error: Weighing, weighed: Weighed, effort: Effort, fixed_noise=False) -> Weighed:
-    """Return weights for the error over other rows, from weights that are near."""
+    """Return weights for the error over fewer rows.
+
+    They do not begin from the weights of all rows, as few steps would leave in them what the others taught.
+    """
     if fixed_noise and len(weighed.theta) == 1:
         return weighed
-    x = np.append(np.log(np.maximum(weighed.theta, LEAST_THETA)), weighed.log_noise)
+    x = _near_best(weighed.singles, weighed.start)
     theta, noise, errors = _descend(error, x, effort.few_evaluations, fixed_noise)
     return Weighed(theta, noise, errors[-1], weighed.singles, tuple(errors))
 

@@ -215,7 +215,9 @@ class Learning:
     def __init__(self, solver: LeaveOneOut, problem: Problem):
         self.solver, self.problem = solver, problem
         self.rng = generator(0 if solver.random_state is None else solver.random_state)
-        self.effort = Effort(solver.group_rows, solver.groups, solver.steps)
+        # Where subjects leave, fewer rows of a group are left to teach.
+        times = 1 if problem.groups is None else 2
+        self.effort = Effort(times * solver.group_rows, solver.groups, solver.steps)
         self.used = np.flatnonzero(problem.sample_weight > 0)
         s = problem.sample_weight[self.used]
         # Neither the unit of the targets nor that of the weights says anything, and nor does rounding.
