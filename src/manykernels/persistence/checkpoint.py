@@ -6,7 +6,6 @@ running code, and it appears whole or not at all.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .._util.files import remove_leftovers
 from .._util.text import brief
 from .archive import CHECKPOINT, reading, write_archive
 from .tree import Encoder, require
@@ -43,13 +43,10 @@ class Checkpoint:
     def __init__(self, path, *, pause: float = PAUSE, times: float = TIMES):
         self.pause, self.times = pause, times
         self.path = os.path.realpath(path)
-        folder, name = os.path.split(self.path)
+        folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"checkpoint: the directory {folder} does not exist; create it first.")
-        # What a killed process was writing; the last whole state is under the name itself.
-        for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.tmp")):
-            with suppress(OSError):
-                os.remove(left)
+        remove_leftovers(self.path)
         self.identity: dict[str, Any] = {}
         self.seed: int | None = None
         self.state: dict[str, np.ndarray] | None = None

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix, issparse, isspmatrix
 
+from .._util.shapes import Damaged
 from .._util.text import brief
 from .classes import CLASSES, Kind, class_of, name_of
 
@@ -26,6 +27,8 @@ SHORT = 16
 ARRAY_KINDS = "biufcSUmM"
 #: What a NumPy scalar may be: a boolean, a number, text.
 SCALAR_KINDS = "biufU"
+#: By what an object says whether its parts and parameters make sense.
+CHECKS = ("check_stored", "check_params", "check")
 #: Configuration that scikit-learn keeps on an instance for routing arguments; it is no part of a model.
 SKIPPED = {"_metadata_request"}
 #: Parameters that had another name in model files of earlier versions, by class; those that are no more have none.
@@ -294,8 +297,21 @@ class Decoder:
         return self._remember(value)
 
     def _remember(self, value):
+        """Keep an object for its second appearance, after it has checked its parts and parameters."""
+        for check in (getattr(value, name, None) for name in CHECKS):
+            if check is not None:
+                _checked(check)
         self._seen.append(value)
         return value
+
+
+def _checked(check: Callable[[], None]) -> None:
+    try:
+        check()
+    except Damaged:
+        raise
+    except ValueError as error:  # the rules for parameters, which know nothing of files
+        raise Damaged(str(error)) from None
 
 
 def _sequence(kind, values: list) -> list | tuple:
