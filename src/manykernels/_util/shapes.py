@@ -99,6 +99,16 @@ def _check_range(name: str, value: np.ndarray, stored: Stored) -> None:
         demand(not value.max() > stored.most, f"{name} holds a number above {stored.most:,}")
 
 
+def check_like(arrays: Mapping[str, Any], pattern: Mapping[str, np.ndarray]) -> None:
+    """Raise Damaged unless arrays have the types and shapes of others, and finite numbers."""
+    check_arrays(
+        arrays,
+        {name: Stored(" ".join(map(str, like.shape)), like.dtype.kind) for name, like in pattern.items()},
+    )
+    for name, like in pattern.items():
+        demand(arrays[name].dtype == like.dtype, f"{name} has numbers of {8 * arrays[name].itemsize} bits")
+
+
 def demand(condition: Any, otherwise: str) -> None:
     """Raise Damaged unless a condition is met."""
     if not condition:

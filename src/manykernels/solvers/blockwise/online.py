@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import cho_solve
 
+from ..._util.shapes import FLAGS, WHOLE, Stored, check_arrays, demand
 from ..._util.threads import map_in_threads, one_blas_thread
 from ...kernels.statistics import dense
 from ...problem import Problem, Result, Trace
@@ -24,7 +25,7 @@ from ..calibration import LEAST, fit_calibration
 from ..stream_run import State
 from ..verdict import Verdict
 from ._grids import filter_rows
-from .plan import REMEDY, Plan, best_weights, first_weights, lay_plan
+from .plan import REMEDY, Plan, best_weights, check_known, first_weights, lay_plan
 from .preparation import moments, quick
 
 #: Rows at which bandwidths are learned, and learned again.
@@ -94,6 +95,74 @@ def _begin(solver, plan: Plan, problem: Problem) -> State:
     return state
 
 
+#: What the arrays of a state are: of n rows gathered, with d columns and c outputs.
+GATHERED = {
+    "gathers": Stored("1", FLAGS),
+    "learned": Stored("1", WHOLE, 0),
+    "rows": Stored("n d"),
+    "targets": Stored("n c"),
+    "weights": Stored("n", least=0.0),
+}
+#: And once bandwidths are known, of m kernels.
+BEGUN = {
+    "theta": Stored("m", least=0.0),
+    "totals": Stored("*"),
+    "scores": Stored("* *"),
+    "calibration": Stored("*"),
+    "calibrated": Stored("1", least=0.0),
+    "restarted": Stored("1", WHOLE, 1, optional=True),
+}
+#: With binning features, of g grids of so many bins; and with D dense ones.
+BINNED = {
+    "W": Stored("g bins c"),
+    "variance": Stored("g bins", least=0.0),
+    "intercept": Stored("*"),
+}
+DENSE = {
+    "W": Stored("D c"),
+    "gram": Stored("D D"),
+    "products": Stored("D c"),
+    "solved": Stored("1", WHOLE, 0),
+}
+
+
+def check_state(solver, state: State, problem: Problem) -> None:
+    """Raise Damaged unless arrays that came from a file are a state of this solver on such a problem."""
+    c, d = problem.n_outputs, problem.X.shape[1]
+    check_arrays(state, GATHERED, {"d": d, "c": c})
+    gathers, continuum = bool(state["gathers"][0]), bool(np.isinf(problem.family.size()))
+    demand(continuum or not gathers, "rows are gathered for kernels that are known")
+    if "W" not in state:
+        demand(gathers, "W is missing")
+        return
+    check_known(state, problem.family, d)
+    plan = lay_plan(solver, problem, None, state)
+    check_arrays(state, BEGUN, {"m": len(plan.members)})
+    demand(
+        len(state["totals"]) == 4 + c and (state["totals"][:4] >= 0).all(), "totals are not sums over rows"
+    )
+    demand(state["scores"].shape[1] == 2 * c + 1, "scores are of another number of outputs")
+    demand(not gathers or "restarted" in state, "restarted is missing")
+    _check_coefficients(plan, state, c)
+
+
+def _check_coefficients(plan: Plan, state: State, c: int) -> None:
+    maps = plan.maps()
+    demand(len({m.sparse for m in maps}) == 1, "there are kernels of two kinds")
+    if not maps[0].sparse:
+        blocks = _dense_blocks(plan, maps)
+        width = 1 + sum(_width(m, b) for m, b in zip(maps, blocks, strict=True))
+        check_arrays(state, DENSE, {"D": width, "c": c})
+        demand((np.diagonal(state["gram"]) >= 0).all(), "gram has a negative diagonal")
+        return
+    check_arrays(state, BINNED, {"g": int(plan.blocks.sum()), "bins": maps[0].width, "c": c})
+    demand(
+        len(state["intercept"]) == c + 1 and state["intercept"][c] >= 0, "the intercept is of other outputs"
+    )
+    wide = {name for name, bits in (("W", np.float32), ("variance", np.float32)) if state[name].dtype != bits}
+    demand(not wide, f"{', '.join(sorted(wide))} should be in single precision")
+
+
 def _width(feature_map, blocks) -> int:
     return feature_map.width * int(blocks)
 
@@ -113,7 +182,7 @@ def update(solver, state: State, batch: Problem, stages: tuple[int, ...] = STAGE
         state["targets"] = np.concatenate([state["targets"], batch.Y])
         state["weights"] = np.concatenate([state["weights"], batch.sample_weight])
         gathered, learned = _gathered(state, batch), int(state["learned"][0])
-        if gathered.n_rows >= next(rows for rows in stages if rows > learned):
+        if gathered.n_rows >= next((rows for rows in stages if rows > learned), stages[-1]):
             return _restart(solver, state, gathered, stages[-1], learn=True)
     if "W" not in state:
         return state

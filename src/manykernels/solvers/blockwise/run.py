@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..._util.shapes import WHOLE, Stored, check_arrays, check_like, demand
 from ...certificates import conjugate_exponent, norm
 from ...problem import Problem, Result, Trace, nu_of
 from ...streaming.stream import Stream
@@ -14,14 +15,36 @@ from ..calibration import LEAST, fit_calibration
 from ..log import Progress
 from ..stream_run import State, StreamRun
 from ..verdict import Verdict, compare
-from .plan import REMEDY, Plan, best_weights, first_weights, lay_plan
+from .plan import REMEDY, Plan, best_weights, check_known, first_weights, lay_plan
 from .rows import RowStore, Sizes, joined
-from .sweeps import Sweeps, lay_out
+from .sweeps import Sweeps, Unit, lay_out
 
 #: Of the arrays in a state: bins by their numbers, rows in the order of the store, outputs by fours and eights.
 LAYOUT = 5
 #: Share that is held out first where there are few rows, before the model is fitted again on all of them.
 FIRST_SHARE = 0.2
+
+
+#: What the arrays of a state are, besides those of the blocks: of m kernels.
+SWEPT = {
+    "theta": Stored("m", least=0.0),
+    "position": Stored("3", WHOLE, 0),
+    "objective": Stored("1", finite=False),
+    "calibration": Stored("*", optional=True),
+    "residuals": Stored("* *"),
+}
+
+
+def _check_swept(saved: State, units: list[Unit], n_outputs: int, sweeps: int) -> None:
+    """Raise Damaged unless a state from a file has the coefficients of these blocks, and a place among them."""
+    check_like(saved, Sweeps.fresh_state(units, n_outputs))
+    demand(-1 <= saved["pending"][0] < len(units), "pending is no block")
+    done, at, _ = saved["position"].tolist()
+    demand(done <= sweeps and at <= len(units), "position is beyond the end")
+    demand(
+        (saved["curvature"] >= 0).all() or any(u.line == -1 for u in units),
+        "curvature holds a negative count",
+    )
 
 
 class SweepRun(StreamRun):
@@ -61,6 +84,7 @@ class SweepRun(StreamRun):
                 "checkpoint: it is of another version of manykernels, whose arrays have another layout; delete it to "
                 "start anew, or name another file."
             )
+        check_known(state, self.stream.first.family, self.stream.first.X.shape[1])
         self.saved = state
 
     def state(self):
@@ -87,6 +111,8 @@ class SweepRun(StreamRun):
             yield None  # seconds of work already
         elif "W" not in saved:
             saved = None  # nothing but the plan was known
+        if saved is not None:
+            check_arrays(saved, SWEPT, {"m": len(self.plan.members)})
         phase = 0 if saved is None else int(saved["position"][2])
         calibration = None if saved is None else saved.get("calibration")
         if self.twice and phase == 0:
@@ -109,6 +135,7 @@ class SweepRun(StreamRun):
             state["theta"] = first_weights(plan, stream.first, self.solver.p)
             state["position"], state["objective"] = np.array([0, 0, phase]), np.array([np.nan])
         else:
+            _check_swept(saved, units, stream.first.n_outputs, plan.sweeps)
             state = {name: saved[name].copy() for name in (*Sweeps.NAMES, "theta", "position", "objective")}
             store.restore_residuals(saved["residuals"])
         if calibration is not None:
