@@ -138,7 +138,7 @@ def _transform(model, width: int) -> None:
 
 def _check_state(model, width: int) -> None:
     """Check what `partial_fit` goes on from."""
-    context = getattr(model, "_context", None)
+    context: Any = getattr(model, "_context", None)
     demand(hasattr(context, "scale") and isinstance(model.state_, dict), "the state of the stream is missing")
     demand(context.X.shape[1] == width == context.scale.X.shape[1], "the stream had other columns")
     demand(context.Y.shape[1] == len(model.result_.predictor.intercept), "the stream had other targets")

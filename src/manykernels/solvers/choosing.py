@@ -31,6 +31,7 @@ from .base import Solver, StreamingSolver, TwoStageSolver, machine_on
 from .calibration import are_classes, fit_calibration, log_loss
 from .folds import REFIT_ROWS, folds, left_out_at, some_rows, units
 from .log import Log, logger
+from .loop import trials
 
 #: Values of C that are tried in closed form, for a kernel of size 1; where the best is at an end, more follow.
 FINE = 10.0 ** np.arange(-3.0, 6.01, 0.25)
@@ -254,7 +255,7 @@ class _Cut:
     def trial(self, C: float, run: Callable[[Problem, Result | None], Result]) -> Trial:
         """Return the error with one C."""
         scores = np.full(self.problem.Y.shape, np.nan)
-        with warnings.catch_warnings():  # that a trial is not exact needs no saying
+        with trials(), warnings.catch_warnings():  # that a trial is not exact needs no saying
             warnings.simplefilter("ignore", ConvergenceWarning)
             for k, (part, rows) in enumerate(self.parts):
                 self.last[k] = result = run(replace(part, C=C, choose_C=False), self.last[k])

@@ -353,15 +353,33 @@ def _result(plan: Plan, state: State, c: int) -> Result:
 
 def _provisional(solver, state: State, problem: Problem) -> Result:
     """Return a model on few rows, with equal bandwidths from their distances; the state stays as it is."""
-    gathered = _gathered(state, problem)
-    parts = gathered.family.families()
-    part = next(k for k, part in enumerate(parts) if hasattr(part, "statistic"))
-    values = np.full((1, gathered.X.shape[1]), np.nan)
-    values[0, : 1 if not parts[part].ard else None] = quick(parts[part], gathered.X)
-    known = {"seed": np.array([0]), "C": np.array([gathered.C]), "chosen": np.zeros(0)}
-    known |= {"part": np.array([part]), "values": values}
-    plan = lay_plan(solver, gathered, None, known)
+    return quick_model(solver, _gathered(state, problem), None)
+
+
+def quick_model(solver, some: Problem, known: State | None) -> Result:
+    """Return a model of few rows, with what a state knows, else equal bandwidths from their distances."""
+    known = _from_distances(some) if known is None else known
+    plan = lay_plan(solver, some, None, known)
+    plan = plan.some(_of_one_kind(plan))
     plan = replace(plan, blocks=np.minimum(plan.blocks, 64))
-    fresh = _begin(solver, plan, gathered)
-    _absorb(solver, plan, fresh, _shuffled(gathered))
-    return _result(plan, fresh, problem.n_outputs)
+    fresh = _begin(solver, plan, some)
+    _absorb(solver, plan, fresh, _shuffled(some))
+    return _result(plan, fresh, some.n_outputs)
+
+
+def _of_one_kind(plan: Plan) -> np.ndarray:
+    """Return which kernels have the kind of features that the first of them has: one pass takes no others."""
+    sparse = np.array([m.sparse for m in plan.maps()])
+    return sparse == sparse[0]
+
+
+def _from_distances(some: Problem) -> State:
+    """Return what a state knows of bandwidths: of the first continuum, equal ones from the distances of rows."""
+    known = {"seed": np.array([0]), "C": np.array([some.C])}
+    parts = some.family.families()
+    part = next((k for k, part in enumerate(parts) if hasattr(part, "statistic")), None)
+    if part is None:
+        return known
+    values = np.full((1, some.X.shape[1]), np.nan)
+    values[0, : 1 if not parts[part].ard else None] = quick(parts[part], some.X)
+    return known | {"chosen": np.zeros(0), "part": np.array([part]), "values": values}

@@ -80,6 +80,14 @@ class Plan:
         theta = np.zeros(0) if self.theta is None else self.theta
         return known | _learned_arrays(self.family, self.members, self.n_features) | {"chosen": theta}
 
+    def some(self, chosen: np.ndarray) -> Plan:
+        """Return the plan with some of its kernels."""
+        prepared, members = self.prepared, [m for m, kept in zip(self.members, chosen, strict=True) if kept]
+        if prepared is not None and prepared.theta is not None:
+            prepared = replace(prepared, theta=prepared.theta[chosen])
+        parts = {name: getattr(self, name)[chosen] for name in ("rho_sq", "sizes", "blocks")}
+        return replace(self, members=members, prepared=prepared, **parts)
+
     def maps(self) -> list[Any]:
         """Return the maps of all kernels."""
         return feature_maps(self.family, self.members, self.n_features, self.seed, self.sizes)

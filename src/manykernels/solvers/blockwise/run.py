@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..._util.shapes import WHOLE, Stored, check_arrays, check_like, demand
+from ..._util.shapes import WHOLE, Damaged, Stored, check_arrays, check_like, demand
 from ...certificates import conjugate_exponent, norm
 from ...problem import Problem, Result, Trace, nu_of
 from ...streaming.stream import Stream
@@ -15,12 +15,15 @@ from ..calibration import LEAST, fit_calibration
 from ..log import Progress
 from ..stream_run import State, StreamRun
 from ..verdict import Verdict, compare
+from .online import quick_model
 from .plan import REMEDY, Plan, best_weights, check_known, first_weights, lay_plan
 from .rows import RowStore, Sizes, joined
 from .sweeps import Sweeps, Unit, lay_out
 
 #: Of the arrays in a state: bins by their numbers, rows in the order of the store, outputs by fours and eights.
 LAYOUT = 5
+#: Rows of a model where Ctrl-C comes before the first sweep.
+QUICK_ROWS = 2_000
 #: Share that is held out first where there are few rows, before the model is fitted again on all of them.
 FIRST_SHARE = 0.2
 
@@ -71,6 +74,8 @@ class SweepRun(StreamRun):
         self.held_out: Problem | None = None
         self.targets: np.ndarray = np.zeros(1)
         self.weight = 0.0
+        #: The model of the first of two phases.
+        self.before: Result | None = None
 
     #: There once they are laid; the latter until `close`.
     plan: Plan
@@ -80,10 +85,7 @@ class SweepRun(StreamRun):
 
     def resume(self, state):
         if not np.array_equal(state.get("layout", ()), [LAYOUT]):
-            raise ValueError(
-                "checkpoint: it is of another version of manykernels, whose arrays have another layout; delete it to "
-                "start anew, or name another file."
-            )
+            raise Damaged("it is of another version of manykernels, whose arrays have another layout")
         check_known(state, self.stream.first.family, self.stream.first.X.shape[1])
         self.saved = state
 
@@ -96,7 +98,13 @@ class SweepRun(StreamRun):
 
     def kept(self):
         if not hasattr(self, "sweeps"):
-            return None
+            if self.before is not None:
+                return "before all rows were read again; the model without those held out is kept."
+            n = min(len(self.stream.first.Y), QUICK_ROWS)
+            what = "bandwidths from distances" if not hasattr(self, "plan") else "the bandwidths found"
+            return (
+                f"before the first sweep; a quick model of {n:,} rows, with {what}, is kept." if n else None
+            )
         return f"in sweep {self._position[0] + 1} of {self.plan.sweeps}; the model so far is kept."
 
     @property
@@ -119,7 +127,9 @@ class SweepRun(StreamRun):
             self._begin(self.stream.holding_out(FIRST_SHARE), 0, saved, None)
             for _ in self._swept():
                 yield None
-            calibration, saved = self._judged(self._model()), None
+            self.before = self._model(objective=float(self.sweeps.state["objective"][0]))
+            calibration, saved = self._judged(self.before), None
+            self.before = replace(self.before, calibration=calibration)
             self.close()
         self._begin(self.stream, 1 if self.twice else 0, saved, calibration)
         yield from self._swept()
@@ -186,6 +196,8 @@ class SweepRun(StreamRun):
     # -- the result ------------------------------------------------------------------------------------
 
     def result(self, *, interrupted):
+        if not hasattr(self, "sweeps"):
+            return self.before or self._quick()
         sweeps, plan = self.sweeps, self.plan
         state, gap, kind = sweeps.state, np.nan, "none"
         if self.solver.certify and not interrupted:
@@ -198,6 +210,11 @@ class SweepRun(StreamRun):
         result = self._model(**known, converged=bool(gap <= 1e-3 * objective))
         calibration = state.get("calibration") if self.held_out is None else self._judged(result)
         return replace(result, calibration=calibration)
+
+    def _quick(self) -> Result:
+        """Return a model of some rows, with the bandwidths if they are known."""
+        known = self.plan.to_arrays() if hasattr(self, "plan") else None
+        return quick_model(self.solver, self.stream.first.rows(slice(None, QUICK_ROWS)), known)
 
     def _model(self, **fields) -> Result:
         """Return the model of the sweeps so far."""

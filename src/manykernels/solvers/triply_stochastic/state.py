@@ -222,6 +222,8 @@ def check_state(arrays: dict[str, np.ndarray], n_kernels: int, n_columns: int, n
     found = int(arrays["n_columns"][0])
     demand(found == n_columns, f"the state is about {found:,} columns, and not {n_columns:,}")
     demand((arrays["rho_sq"] > 0).any(), "every kernel vanishes")
+    counts = np.append(arrays["held"][0], arrays["fresh"][:, 0])
+    demand((counts >= 0).all(), "held or fresh is about fewer rows than none")
     total = sum(arrays["widths"].tolist())
     demand(total == sizes["k"], f"V has {sizes['k']:,} rows, and its blocks {total:,}")
     demand(len(arrays["best"]) in (0, total), f"best has {len(arrays['best']):,} rows, and not {total:,}")
