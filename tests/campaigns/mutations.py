@@ -48,7 +48,7 @@ def mutate(data: bytes, rng: np.random.Generator) -> bytes:
             _alter_arrays(arrays, rng)
         else:
             _alter_tree(manifest, rng)
-    return _signed(manifest, arrays)
+    return signed(manifest, arrays)
 
 
 def _broken(data: bytearray, rng) -> bytes:
@@ -67,7 +67,7 @@ def _broken(data: bytearray, rng) -> bytes:
     return bytes(data)
 
 
-def _signed(manifest, arrays) -> bytes:
+def signed(manifest, arrays) -> bytes:
     """Return an archive whose digests are those of what it holds."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
