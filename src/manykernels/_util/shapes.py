@@ -71,6 +71,9 @@ def check_arrays(
             continue
         demand(isinstance(value, np.ndarray), f"{name} is no array")
         demand(value.dtype.kind in stored.kinds, f"{name} does not hold {WORDS.get(stored.kinds, 'numbers')}")
+        # Compiled loops know no others.
+        usual = value.dtype.isnative and (value.dtype.kind != "f" or value.itemsize in (4, 8))
+        demand(usual, f"{name} holds numbers of {8 * value.itemsize} bits")
         _check_shape(name, value.shape, stored.shape.split(), known)
         _check_range(name, value, stored)
     return known

@@ -193,4 +193,5 @@ def _read_array(archive, name, declared) -> np.ndarray:
     expected = (declared["shape"], declared["dtype"], len(data))
     require(found == expected, f"the array {name} with a wrong size")
     stream.seek(0)
-    return np.lib.format.read_array(stream, allow_pickle=False)
+    array = np.lib.format.read_array(stream, allow_pickle=False)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

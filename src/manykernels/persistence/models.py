@@ -82,4 +82,6 @@ def load(path: str | PathLike[str]) -> MKLClassifier | MKLRegressor | AlignedKer
 def read_metadata(path) -> dict[str, Any]:
     """Return what was given to :func:`save` as `metadata`, without reading the model."""
     with reading(path) as (manifest, decode):
-        return decode(manifest["metadata"])
+        metadata = decode(manifest["metadata"])
+        require(isinstance(metadata, dict), "no metadata")
+        return metadata

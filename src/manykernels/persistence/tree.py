@@ -23,6 +23,8 @@ from .classes import CLASSES, Kind, class_of, name_of
 
 #: Lists of numbers up to this length stay readable in the tree; longer ones become arrays.
 SHORT = 16
+#: Longest range: there is no file that is longer for it.
+LONGEST_RANGE = 2**24
 #: What an array may hold: booleans, numbers, text, dates.
 ARRAY_KINDS = "biufcSUmM"
 #: What a NumPy scalar may be: a boolean, a number, text.
@@ -245,7 +247,9 @@ class Decoder:
         return slice(*self(node["items"]))
 
     def _make_range(self, node):
-        return range(*self(node["items"]))
+        value = range(*self(node["items"]))
+        require(len(value) <= LONGEST_RANGE, "a range that is too long")
+        return value
 
     def _make_array(self, node):
         return self._read_array(node["entry"])

@@ -25,8 +25,10 @@ def check_model(model: Any) -> None:
         warnings.simplefilter("ignore")
         try:
             _check(model)
-        except (Damaged, MemoryError):
+        except Damaged:
             raise
+        except MemoryError:
+            raise Damaged("to predict a row takes more memory than there is") from None
         except ValueError as error:
             raise Damaged(str(error)) from error
         except Exception as error:  # parts may disagree in any way
@@ -34,6 +36,9 @@ def check_model(model: Any) -> None:
 
 
 def _check(model) -> None:
+    C = getattr(model, "C", "auto")
+    known = C == "auto" if isinstance(C, str) else isinstance(C, int | float | np.number) and 0 < C < np.inf
+    demand(known, f"C is {brief(C)}, and no positive number")
     width = _width(model)
     _check_family(model.combination_.family, width)
     if hasattr(model, "result_"):
