@@ -88,7 +88,11 @@ def use(model, rows):
             if hasattr(model, "classes_")
             else y[:5]
         )
-        model.partial_fit(rows, targets).predict(rows)
+        try:
+            model.partial_fit(rows, targets).predict(rows)
+        except ValueError as error:  # numbers of a state may be wild, and still numbers
+            if "diverged" not in str(error):
+                raise
 
 
 def test_mutated_models(campaign, folder):
