@@ -153,7 +153,7 @@ def _check_coefficients(plan: Plan, state: State, c: int) -> None:
         blocks = _dense_blocks(plan, maps)
         width = 1 + sum(_width(m, b) for m, b in zip(maps, blocks, strict=True))
         check_arrays(state, DENSE, {"D": width, "c": c})
-        demand((np.diagonal(state["gram"]) >= 0).all(), "gram has a negative diagonal")
+        _check_gram(state["gram"])
         return
     check_arrays(state, BINNED, {"g": int(plan.blocks.sum()), "bins": maps[0].width, "c": c})
     demand(
@@ -161,6 +161,18 @@ def _check_coefficients(plan: Plan, state: State, c: int) -> None:
     )
     wide = {name for name, bits in (("W", np.float32), ("variance", np.float32)) if state[name].dtype != bits}
     demand(not wide, f"{', '.join(sorted(wide))} should be in single precision")
+
+
+def _check_gram(gram: np.ndarray) -> None:
+    """Raise Damaged unless a matrix is symmetric and no entry is larger than the diagonal allows, to rounding."""
+    size = np.diagonal(gram)
+    demand((size >= 0).all(), "gram has a negative diagonal")
+    root = np.sqrt(size)
+    largest = np.abs(gram).max(axis=0) <= 1.001 * root * root.max(initial=0.0)
+    demand(
+        largest.all() and np.allclose(gram, gram.T, rtol=1e-4, atol=1e-6 * size.max()),
+        "gram is no Gram matrix",
+    )
 
 
 def _width(feature_map, blocks) -> int:
