@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ._util.shapes import Stored, check_arrays, demand
 from .families.base import Family
 
 
@@ -35,6 +36,14 @@ class Combination:
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def check_stored(self) -> None:
+        """Raise Damaged unless what came from a file has a weight and a scale for every kernel."""
+        demand(isinstance(self.family, Family), "the kernels are missing")
+        demand(isinstance(self.members, Sequence), "the members are no list")
+        each = Stored("m", least=0.0)
+        declared = {"weights": each, "rho": each, "norms": Stored("m", least=0.0, optional=True)}
+        check_arrays(vars(self), declared, {"m": len(self.members)})
 
     def _used(self):
         used = np.flatnonzero(self.weights)

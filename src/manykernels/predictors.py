@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ._util.arrays import product_width, row_blocks
+from ._util.shapes import WHOLE, Stored, check_arrays, demand
 from ._util.threads import map_in_threads
 from .combination import Combination
 from .features._thin import thin_scores
@@ -41,6 +42,10 @@ class Predictor(Protocol):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the predictor's arrays, for a model file."""
+        ...
+
+    def check_stored(self) -> None:
+        """Raise Damaged where arrays that came from a file do not go together."""
         ...
 
 
@@ -97,6 +102,16 @@ class Dual:
         arrays = {"A": self.A, "intercept": self.intercept}
         return arrays if self.rows is None else {**arrays, "rows": self.rows}
 
+    def check_stored(self):
+        """Raise Damaged unless there is a row for each coefficient, and an intercept for each output."""
+        n = check_arrays(vars(self), {"A": Stored("n c"), "intercept": Stored("c")})["n"]
+        demand((self.rows is None) == self.combination.family.pairwise, "rows are missing")
+        if self.rows is not None:
+            values = self.rows.data if issparse(self.rows) else self.rows
+            check_arrays({"rows": values}, {"rows": Stored("*" if issparse(self.rows) else "* *")})
+            found = self.rows.shape[0]
+            demand(found == n, f"there are {found:,} rows, and {n:,} coefficients")
+
 
 @dataclass(frozen=True, eq=False)
 class Primal:
@@ -147,6 +162,12 @@ class Primal:
         """Return W and the intercept."""
         return {"W": self.W, "intercept": self.intercept}
 
+    def check_stored(self):
+        """Raise Damaged unless there is a coefficient for each feature, and an intercept for each output."""
+        _, members, family = self._members()
+        width = int(family.widths(members).sum()) if members else len(self.W)
+        check_arrays(vars(self), {"W": Stored("k c"), "intercept": Stored("c")}, {"k": width})
+
 
 def feature_maps(family: Any, members, n_features: int, seed: int, sizes) -> list[Any]:
     """Return the maps of members to random features, with blocks of one size for all, or one each."""
@@ -161,6 +182,8 @@ def feature_maps(family: Any, members, n_features: int, seed: int, sizes) -> lis
 _GRIDS, _ROWS = 256, 16_384
 #: Dense features: values of blocks that are regenerated together, and rows of a task.
 _DRAWN, _DENSE_ROWS = 2**23, 1024
+#: Most columns of X, features of a block, and numbers that a block is regenerated from, in what comes from a file.
+_MOST_COLUMNS, _MOST_SIZE, _MOST_DRAWN = 2**24, 2**30, 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +260,7 @@ class RandomFeature:
 
     def scores(self, X):
         """Return f(x), O(features) per row; rows in tiles, on a few threads."""
+        self._check_columns(X)
         out = np.zeros((X.shape[0], self.W.shape[1]))
         for _, n_rows, add in self._parts():
             self._add(n_rows, add, X, out)
@@ -245,6 +269,7 @@ class RandomFeature:
 
     def contributions(self, X):
         """Return f_i(x) for every kernel."""
+        self._check_columns(X)
         out = np.zeros((len(self.combination), X.shape[0], self.W.shape[1]))
         for i, n_rows, add in self._parts():
             self._add(n_rows, add, X, out[i])
@@ -259,6 +284,56 @@ class RandomFeature:
         kept = self._numbered()
         names = ("n_features", "seed", "size", "blocks", "W", "intercept", "slots", "seen")
         return {name: getattr(kept, name) for name in names if getattr(kept, name) is not None}
+
+    def _check_columns(self, X) -> None:
+        """Refuse rows of another width, which compiled loops would read beyond."""
+        if X.shape[1] != self.n_features[0]:
+            raise ValueError(f"X has {X.shape[1]:,} columns, and the model {int(self.n_features[0]):,}.")
+
+    def check_stored(self):
+        """Raise Damaged unless coefficients, tables of bins and blocks are those of the features."""
+        declared = {
+            "W": Stored("k c"),
+            "intercept": Stored("c"),
+            "n_features": Stored("1", WHOLE, 1, _MOST_COLUMNS),
+            "seed": Stored("1", WHOLE, 0),
+            "size": Stored("*", WHOLE, 1, _MOST_SIZE),
+            "blocks": Stored("m", WHOLE, 0, len(self.W)),  # each has a coefficient
+            "slots": Stored("grids width", WHOLE, 0, optional=True),
+            "seen": Stored("grids", WHOLE, 0, optional=True),
+        }
+        sizes = {"m": len(self.combination)}
+        known = check_arrays(vars(self), declared, sizes)
+        demand(len(self.size) in (1, known["m"]), f"size has {len(self.size):,} rows, and not {known['m']:,}")
+        demand(
+            (self.slots is None) == (self.seen is None), "there are slots without seen, or seen without slots"
+        )
+        found, wanted = known["k"], self._rows_of_maps()
+        demand(found == wanted, f"W has {found:,} rows, and its features {wanted:,}")
+
+    def _rows_of_maps(self) -> int:
+        """Return how many coefficients the features have, after a check of all that compiled loops go by."""
+        d, maps = int(self.n_features[0]), self._maps()
+        counts = [int(count) for count in self.blocks.tolist()]
+        rows = sum(count * m.width for m, count in zip(maps, counts, strict=True) if not m.sparse)
+        for m, count in zip(maps, counts, strict=True):
+            demand(m.n_blocks is None or count <= m.n_blocks, "a kernel has more blocks than features")
+            demand(
+                m.sparse or d * m.width <= _MOST_DRAWN, f"a block has {m.width:,} features of {d:,} columns"
+            )
+            columns = np.zeros(1, int) if getattr(m, "columns", None) is None else np.asarray(m.columns)
+            inside = columns.dtype.kind in WHOLE and columns.size and 0 <= columns.min() <= columns.max() < d
+            demand(inside, f"a kernel sees other columns than the {d:,} there are")
+        binned = [(m.width, count) for m, count in zip(maps, counts, strict=True) if m.sparse]
+        if self.slots is None or self.seen is None:
+            return rows + sum(width * count for width, count in binned)
+        grids, width = self.slots.shape
+        demand(
+            sum(count for _, count in binned) == grids, f"slots has {grids:,} rows, and not one for each grid"
+        )
+        demand(all(w == width for w, _ in binned), f"slots has {width:,} columns, and its grids other tables")
+        demand((self.slots <= self.seen[:, None]).all(), "slots holds a bin that has no coefficients")
+        return rows + grids + sum(self.seen.tolist())
 
     def _numbered(self) -> RandomFeature:
         """Return the same predictor with rows only for the bins that have coefficients, O(rows of W)."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from ._util.shapes import WHOLE, Stored, check_arrays, demand
 from ._util.text import brief
 from .families.base import Family, Members
 
@@ -71,6 +72,22 @@ class Scale:
                 )
             base = family.base_scale(X, sample_weight)
         return cls(family, how, X, sample_weight, base)
+
+    def check_stored(self) -> None:
+        """Raise Damaged unless what came from a file is a scale on as many rows as it has weights for."""
+        demand(isinstance(self.family, Family), "the kernels are missing")
+        check_arrays(
+            vars(self),
+            {"sample_weight": Stored("n", least=0.0), "base": Stored("*", least=0.0, optional=True)},
+            {"n": _stored_rows(self.X)},
+        )
+        known = isinstance(self.how, str) and self.how in ("trace", "base")
+        demand(self.how is None or known or isinstance(self.how, np.ndarray), "the scale is of no known kind")
+        demand((self.how == "base") is (self.base is not None) if known else True, "a scale without its base")
+        if isinstance(self.how, np.ndarray):
+            check_arrays(
+                {"scale": self.how}, {"scale": Stored("m", least=0.0)}, {"m": int(self.family.size())}
+            )
 
     def rho_sq(self, members: Members, p: float) -> np.ndarray:
         """Return ρ_i² of the members for the norm p; 0 marks a member that vanishes on the rows."""
@@ -156,6 +173,17 @@ class Problem:
         if self.sample_weight is None:
             object.__setattr__(self, "sample_weight", np.ones(self.n_rows))
 
+    def check_stored(self) -> None:
+        """Raise Damaged unless what came from a file is a problem on as many rows as it has targets for."""
+        demand(isinstance(self.family, Family) and isinstance(self.scale, Scale), "the kernels are missing")
+        declared = {
+            "Y": Stored("n *"),
+            "sample_weight": Stored("n", least=0.0),
+            "groups": Stored("n", WHOLE, optional=True),
+        }
+        check_arrays(vars(self), declared, {"n": _stored_rows(self.X)})
+        _demand_C(self.C)
+
     @property
     def n_rows(self) -> int:
         """Number of rows n."""
@@ -191,6 +219,18 @@ def _rows(values, part):
     """Return some rows; for numbers of rows `take` is twice as fast as an index."""
     numbers = isinstance(part, np.ndarray) and part.dtype.kind in "iu"
     return values.take(part, axis=0) if numbers and isinstance(values, np.ndarray) else values[part]
+
+
+def _stored_rows(X: Any) -> int:
+    """Return the number of rows of what came from a file as such."""
+    demand(hasattr(X, "shape") and len(X.shape) in (2, 3), "the rows are missing")
+    values = X if isinstance(X, np.ndarray) else X.data
+    check_arrays({"X": values.ravel()}, {"X": Stored("*")})
+    return int(X.shape[0])
+
+
+def _demand_C(C: Any) -> None:
+    demand(isinstance(C, float | int) and 0 < C < np.inf, f"C is {brief(C)}, and no positive number")
 
 
 @dataclass(frozen=True)
@@ -260,3 +300,23 @@ class Result:
     calibration: np.ndarray | None = None
     left_out: np.ndarray | None = None
     interrupted: bool = False
+
+    def check_stored(self) -> None:
+        """Raise Damaged unless what came from a file has an output for each of the predictor's."""
+        demand(
+            hasattr(self.predictor, "scores") and hasattr(self.combination, "weights"), "a part is missing"
+        )
+        demand(self.combination is self.predictor.combination, "there are two combinations of kernels")
+        declared = {
+            "intercept": Stored("c"),
+            "dual_coef": Stored("* c", optional=True),
+            "calibration": Stored("*", optional=True),
+            "left_out": Stored("* c", finite=False, optional=True),
+        }
+        check_arrays(vars(self), declared, {"c": len(self.predictor.intercept)})
+        for name in ("objective", "gap", "n_iter"):
+            demand(isinstance(getattr(self, name), float | int | np.number), f"{name} is no number")
+        demand(self.gap_kind in get_args(GapKind), "the gap is of no known kind")
+        demand(isinstance(self.trace, Trace), "the trace is missing")
+        if self.C is not None:
+            _demand_C(self.C)

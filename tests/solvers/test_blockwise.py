@@ -276,7 +276,7 @@ def test_a_resumed_fit_keeps_its_bandwidths():
 def test_a_checkpoint_of_other_rows_is_refused():
     state = all_states()[1][5]
     state["residuals"] = state["residuals"][:-1]
-    with pytest.raises(ValueError, match="checkpoint is about 299 rows, but the source holds 300"):
+    with pytest.raises(ValueError, match="residuals has 299 rows, and not 300"):
         swept(resume=state)
 
 

@@ -553,7 +553,7 @@ def test_streams_that_end_too_early_are_refused():
         small().solve_stream(Once(iter([])))
     with pytest.raises(ValueError, match="nothing in epoch 2; with epochs=3 it must be readable again"):
         small().solve_stream(Once(problem.batches(100)))
-    with pytest.raises(ValueError, match="resume is not a checkpoint of a stream"):
+    with pytest.raises(ValueError, match="it is not a checkpoint of a stream"):
         small().solve_stream(MemoryStream(problem, 100), resume=small().start(problem))
 
 

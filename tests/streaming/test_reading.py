@@ -111,3 +111,25 @@ def test_endings_that_do_not_fit_are_refused(tmp_path):
             TableWriter(tmp_path / name)
     with pytest.raises(ValueError, match=r"cannot be written; CSV is compressed as .csv.gz or .csv.bz2"):
         TableWriter(tmp_path / "out.csv.zst")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_file_that_changes_between_passes_is_noticed(ending, tmp_path):
+    from manykernels.streaming import open_source
+
+    table = pytest.importorskip("pyarrow").table
+    csv, parquet = pytest.importorskip("pyarrow.csv"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / f"rows.{ending}"
+
+    def write(values):
+        rows = table({"x": values, "y": values})
+        (csv.write_csv if ending == "csv" else parquet.write_table)(rows, path)
+
+    write([1.0, 2.0, 3.0])
+    opened = open_source(path)
+    source = opened.bind("y")
+    assert sum(map(len, source.chunks())) == sum(map(len, source.chunks())) == 3
+    write([1.0, 2.0, 3.0, 4.5])
+    with pytest.raises(ValueError, match=rf"rows\.{ending} has changed since its rows were first read"):
+        list(source.chunks())
+    assert list(open_source(path).bind("y").chunks()), "a new fit reads the new rows"

@@ -557,7 +557,7 @@ def test_columns_come_back_from_a_model_file(tmp_path):
     frame = as_pandas(table)
     columns = Columns.fit(frame, rng().random(N))
     model = MKLRegressor([RBF(1.0)]).fit(columns.transform(frame), np.arange(N))
-    model.columns_ = columns
+    model.columns_, model.n_features_in_ = columns, len(columns.names_in)
     save(model, tmp_path / "model", metadata={"columns": columns})
     for back in (load(tmp_path / "model").columns_, read_metadata(tmp_path / "model")["columns"]):
         assert isinstance(back, Columns)

@@ -7,6 +7,7 @@ ordinary path settles everything but the rows (``MKL._problem``); then the solve
 from __future__ import annotations
 
 import numbers
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -142,12 +143,13 @@ def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, che
     resume = None if saved is None else saved.resume(_identity(model, stream), seed)
     if saved is not None and resume is not None:
         model._say(f"going on from {saved.path}")
-    result = model.solver_.solve_stream(
-        stream,
-        resume=resume,
-        save=None if saved is None else saved.save,
-        on_iteration=model._progress(on_iteration),
-    )
+    with nullcontext() if saved is None else saved.blamed():
+        result = model.solver_.solve_stream(
+            stream,
+            resume=resume,
+            save=None if saved is None else saved.save,
+            on_iteration=model._progress(on_iteration),
+        )
     model._store(_calibrated(model, result, stream.first), stream.first.C)
     if saved is not None and not result.interrupted:  # after Ctrl-C the next fit goes on from it
         saved.remove()

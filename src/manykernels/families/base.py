@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from .._util.checks import Rule
+from .._util.checks import Rule, check_parameters
 from ..features import FeatureMap
 from ..kernels import Kernel
 from ..kernels.statistics import Rows
@@ -164,6 +164,10 @@ class Family(BaseEstimator):
     def accepts_sparse(self) -> bool:
         """Whether sparse rows need not be made dense."""
         return False
+
+    def check_stored(self) -> None:
+        """Raise ValueError where a parameter that came from a file breaks its rule."""
+        check_parameters(self, self.rules)
 
     def shortfall(self, capability: type) -> str:
         """Return a clause on who is to blame for a capability that the family does not have."""

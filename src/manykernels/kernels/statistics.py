@@ -25,6 +25,8 @@ def dense(X: Any) -> np.ndarray:
 
 def pairwise_statistic(name: str, X: Rows, Z: Rows) -> np.ndarray:
     """Compute the statistic `name` of all pairs of rows of `X` and `Z`, O(n n' d)."""
+    if X.shape[1] != Z.shape[1]:  # compiled loops would read beyond the narrower ones
+        raise ValueError(f"X has {X.shape[1]:,} columns, and the rows it is compared with {Z.shape[1]:,}.")
     if name == "dot":
         return linear_kernel(X, Z, dense_output=True)
     if name == "sqdist":

@@ -6,11 +6,13 @@ manifest, and the manifest's own is the comment of the archive.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import math
 import os
+import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from .._util.files import replacing
+from .._util.shapes import Damaged
 from .._util.text import brief
 from .tree import Decoder, Refused, is_plain, require
 
@@ -77,27 +80,69 @@ class _Hashing:
 def reading(path, form: str = MODEL) -> Iterator[tuple[dict[str, Any], Decoder]]:
     """Open a file and check its manifest; whatever is wrong with it becomes one sentence."""
     path = os.fspath(path)
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{path} does not exist.")
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{path} is a directory, not {KINDS[form]}.")
+    _check_kind(path, form)
     try:
         with open(path, "rb") as stream:
             if stream.read(4) != b"PK\x03\x04":
                 raise Refused(f"is not {KINDS[form]} of manykernels.")
-            with zipfile.ZipFile(stream) as archive:
+            with _open_archive(stream) as archive:
                 manifest = _read_manifest(archive, form)
                 # An array that appears twice is read once, and stays shared.
                 read = cache(lambda name: _read_array(archive, name, manifest["entries"][name]))
                 yield manifest, Decoder(read)
-    except (OSError, MemoryError):  # no fault of the file
-        raise
     except Refused as error:
         raise ValueError(f"{path} {error}") from None
-    except (zipfile.BadZipFile, EOFError) as error:
+    except Damaged as error:
+        raise ValueError(f"{path} is truncated or damaged: {str(error).rstrip('.')}.") from None
+    except _Broken as error:
         raise ValueError(f"{path} is truncated or damaged; copy or save it again.") from error
+    except (OSError, MemoryError):  # no fault of the file
+        raise
     except Exception as error:  # a file can hold anything
         raise ValueError(f"{path} cannot be opened: its manifest makes no sense.") from error
+
+
+def _check_kind(path: str, form: str) -> None:
+    """Refuse what is no file: to open a pipe would wait for somebody to write to it."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist.") from None
+    except (OSError, ValueError) as error:  # a loop of links, a name that is too long
+        raise ValueError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}.") from None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{path} is a directory, not {KINDS[form]}.")
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{path} is a pipe or a device, not {KINDS[form]}; copy it to a file first.")
+
+
+class _Broken(Exception):
+    """The archive itself cannot be read."""
+
+
+@contextmanager
+def _unbroken() -> Iterator[None]:
+    """Turn whatever reading a broken archive may raise into one kind of error; a disk's own errors stay."""
+    try:
+        yield
+    except (Refused, MemoryError):
+        raise
+    except OSError as error:
+        if error.errno not in (None, errno.EINVAL):  # what seeking to nowhere gives
+            raise
+        raise _Broken from error
+    except Exception as error:
+        raise _Broken from error
+
+
+def _open_archive(stream) -> zipfile.ZipFile:
+    """Open an archive, none of whose entries claims more bytes than the file has."""
+    size = os.fstat(stream.fileno()).st_size
+    with _unbroken():
+        archive = zipfile.ZipFile(stream)
+        if any(info.header_offset + info.compress_size > size for info in archive.infolist()):
+            raise zipfile.BadZipFile("an entry is longer than the file")
+        return archive
 
 
 def _read_manifest(archive, form: str) -> dict[str, Any]:
@@ -130,7 +175,8 @@ def _read_entry(archive, name) -> bytes:
     # We store entries as they are: one that would grow on reading is not ours.
     require(info.compress_type == zipfile.ZIP_STORED, f"the compressed entry {brief(name)}")
     require(info.file_size == info.compress_size, f"the entry {brief(name)} with a wrong size")
-    return archive.read(name)
+    with _unbroken():
+        return archive.read(name)
 
 
 def _read_array(archive, name, declared) -> np.ndarray:
@@ -147,4 +193,5 @@ def _read_array(archive, name, declared) -> np.ndarray:
     expected = (declared["shape"], declared["dtype"], len(data))
     require(found == expected, f"the array {name} with a wrong size")
     stream.seek(0)
-    return np.lib.format.read_array(stream, allow_pickle=False)
+    array = np.lib.format.read_array(stream, allow_pickle=False)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

@@ -6,19 +6,20 @@ running code, and it appears whole or not at all.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
-from .._util.text import brief
+from .._util.files import remove_leftovers
+from .._util.shapes import Damaged
+from .._util.text import brief, warn
 from .archive import CHECKPOINT, reading, write_archive
 from .tree import Encoder, require
 
@@ -43,27 +44,29 @@ class Checkpoint:
     def __init__(self, path, *, pause: float = PAUSE, times: float = TIMES):
         self.pause, self.times = pause, times
         self.path = os.path.realpath(path)
-        folder, name = os.path.split(self.path)
+        folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"checkpoint: the directory {folder} does not exist; create it first.")
-        # What a killed process was writing; the last whole state is under the name itself.
-        for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.tmp")):
-            with suppress(OSError):
-                os.remove(left)
+        remove_leftovers(self.path)
         self.identity: dict[str, Any] = {}
         self.seed: int | None = None
         self.state: dict[str, np.ndarray] | None = None
         self._found: dict[str, Any] | None = None
-        self._next = 0.0
+        self._next, self._warned = 0.0, False
         if os.path.exists(self.path):
             self._read()
 
     def _read(self):
         try:
             with reading(self.path, CHECKPOINT) as (manifest, decode):
-                self._found, self.seed = dict(manifest["identity"]), int(manifest["seed"])
+                self._found, self.seed = dict(manifest["identity"]), manifest["seed"]
+                require(type(self.seed) is int and self.seed >= 0, "no seed")
                 self.state = decode(manifest["state"])
-                require(isinstance(self.state, dict), "no state")
+                whole = isinstance(self.state, dict) and all(
+                    isinstance(name, str) and isinstance(array, np.ndarray)
+                    for name, array in self.state.items()
+                )
+                require(whole, "no state")
         except (ValueError, OSError) as error:
             raise ValueError(
                 f"checkpoint: {str(error).rstrip('.')}; delete it to start anew, or name another file."
@@ -91,12 +94,29 @@ class Checkpoint:
                 )
         return self.state
 
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Say of a state that turns out to be damaged which file it is from."""
+        try:
+            yield
+        except Damaged as error:
+            raise ValueError(
+                f"checkpoint: {self.path} is truncated or damaged: {str(error).rstrip('.')}; delete it to start anew, "
+                "or name another file."
+            ) from None
+
     def save(self, make: Callable[[], Mapping[str, np.ndarray]]) -> None:
         """Make a state and write it, unless the last one was written a moment ago."""
         started = time.monotonic()
         if started < self._next:
             return
-        self.write(make())
+        try:
+            self.write(make())
+        except OSError as error:  # a full disk, say: the fit is worth more than its checkpoint
+            if not self._warned:
+                why = error.strerror or error
+                warn(f"checkpoint: {self.path} cannot be written ({why}); the fit goes on without it.")
+            self._warned = True
         ended = time.monotonic()
         self._next = ended + max(self.pause, self.times * (ended - started))
 

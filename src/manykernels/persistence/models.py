@@ -12,6 +12,7 @@ from .._version import __version__
 from .archive import MODEL, reading, write_archive
 from .classes import name_of
 from .tree import Encoder, require
+from .trial import check_model
 
 if TYPE_CHECKING:
     from ..estimators import AlignedKernel, MKLClassifier, MKLRegressor
@@ -74,10 +75,13 @@ def load(path: str | PathLike[str]) -> MKLClassifier | MKLRegressor | AlignedKer
         kind, name = name_of(type(model)) or ("", "")
         require(kind == "object" and name.startswith("estimators."), "no model")
         check_is_fitted(model)
+        check_model(model)
         return model
 
 
 def read_metadata(path) -> dict[str, Any]:
     """Return what was given to :func:`save` as `metadata`, without reading the model."""
     with reading(path) as (manifest, decode):
-        return decode(manifest["metadata"])
+        metadata = decode(manifest["metadata"])
+        require(isinstance(metadata, dict), "no metadata")
+        return metadata

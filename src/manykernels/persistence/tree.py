@@ -17,15 +17,20 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix, issparse, isspmatrix
 
+from .._util.shapes import Damaged
 from .._util.text import brief
 from .classes import CLASSES, Kind, class_of, name_of
 
 #: Lists of numbers up to this length stay readable in the tree; longer ones become arrays.
 SHORT = 16
+#: Longest range: there is no file that is longer for it.
+LONGEST_RANGE = 2**24
 #: What an array may hold: booleans, numbers, text, dates.
 ARRAY_KINDS = "biufcSUmM"
 #: What a NumPy scalar may be: a boolean, a number, text.
 SCALAR_KINDS = "biufU"
+#: By what an object says whether its parts and parameters make sense.
+CHECKS = ("check_stored", "check_params", "check")
 #: Configuration that scikit-learn keeps on an instance for routing arguments; it is no part of a model.
 SKIPPED = {"_metadata_request"}
 #: Parameters that had another name in model files of earlier versions, by class; those that are no more have none.
@@ -242,7 +247,9 @@ class Decoder:
         return slice(*self(node["items"]))
 
     def _make_range(self, node):
-        return range(*self(node["items"]))
+        value = range(*self(node["items"]))
+        require(len(value) <= LONGEST_RANGE, "a range that is too long")
+        return value
 
     def _make_array(self, node):
         return self._read_array(node["entry"])
@@ -294,8 +301,21 @@ class Decoder:
         return self._remember(value)
 
     def _remember(self, value):
+        """Keep an object for its second appearance, after it has checked its parts and parameters."""
+        for check in (getattr(value, name, None) for name in CHECKS):
+            if check is not None:
+                _checked(check)
         self._seen.append(value)
         return value
+
+
+def _checked(check: Callable[[], None]) -> None:
+    try:
+        check()
+    except Damaged:
+        raise
+    except ValueError as error:  # the rules for parameters, which know nothing of files
+        raise Damaged(str(error)) from None
 
 
 def _sequence(kind, values: list) -> list | tuple:

@@ -202,6 +202,9 @@ class StreamingSolver(Solver):
     def finish(self, state: State, problem: Problem) -> Result:
         """Turn the state into a result; the state can go on afterwards."""
 
+    def check_state(self, state: State, problem: Problem) -> None:
+        """Raise Damaged where a state that came from a file is none of this solver's on such a problem."""
+
     @property
     def rows_at_once(self) -> int:
         """Rows that a stream hands to `update` together."""

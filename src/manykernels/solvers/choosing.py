@@ -31,6 +31,7 @@ from .base import Solver, StreamingSolver, TwoStageSolver, machine_on
 from .calibration import are_classes, fit_calibration, log_loss
 from .folds import FEW_REFIT_ROWS, folds, left_out_at, some_rows, units
 from .log import Log, logger
+from .loop import Interruptible, trials
 
 #: Values of C that are tried in closed form, for a kernel of size 1; where the best is at an end, more follow.
 FINE = 10.0 ** np.arange(-3.0, 6.01, 0.25)
@@ -82,7 +83,10 @@ class Chosen:
             result = machine_on(self.problem, self.combination, Log(on_iteration, time.perf_counter()))
         if result.left_out is None:
             result = replace(result, left_out=self.left_out)
-        return self.calibrated(result) if calibrate else result
+        if calibrate:
+            with Interruptible(lambda: "after the fit; probabilities are not calibrated."):
+                result = self.calibrated(result)
+        return result
 
     def calibrated(self, result: Result) -> Result:
         """Return a result with what turns scores into probabilities, where the loss and the solver have none."""
@@ -253,7 +257,7 @@ class _Cut:
     def trial(self, C: float, run: Callable[[Problem, Result | None], Result]) -> Trial:
         """Return the error with one C."""
         scores = np.full(self.problem.Y.shape, np.nan)
-        with warnings.catch_warnings():  # that a trial is not exact needs no saying
+        with trials(), warnings.catch_warnings():  # that a trial is not exact needs no saying
             warnings.simplefilter("ignore", ConvergenceWarning)
             for k, (part, rows) in enumerate(self.parts):
                 self.last[k] = result = run(replace(part, C=C, choose_C=False), self.last[k])

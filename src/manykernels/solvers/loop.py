@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,25 @@ from .workspace import Iterate
 
 #: Gaps below this share of the objective at f = 0 are rounding, not progress.
 ROUNDING = 1e-12
+
+
+#: Whether runs are trials, of which none is the answer: Ctrl-C then ends all of them.
+_TRYING: ContextVar[bool] = ContextVar("trying", default=False)
+
+
+@contextmanager
+def trials() -> Iterator[None]:
+    """Let Ctrl-C go through the loops in the body: what they would keep is for comparison only."""
+    token = _TRYING.set(True)
+    try:
+        yield
+    finally:
+        _TRYING.reset(token)
+
+
+def trying() -> bool:
+    """Whether runs are trials at the moment."""
+    return _TRYING.get()
 
 
 class Interruptible:
@@ -39,7 +60,7 @@ class Interruptible:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: Any) -> bool:
-        if kind is None or not issubclass(kind, KeyboardInterrupt):
+        if kind is None or not issubclass(kind, KeyboardInterrupt) or trying():
             return False
         said = self.kept()
         if said is None:

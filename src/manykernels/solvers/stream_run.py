@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._util.shapes import WHOLE, Damaged, Stored, check_arrays
 from .._util.threads import one_blas_thread
 from ..problem import Problem, Result
 from ..streaming.stream import Stream
@@ -95,9 +96,10 @@ def _restored(saved: State, log: Log) -> State:
     """Return the run's part of a state, and give the log its own; the clock goes on from there."""
     state = dict(saved)
     if STEPS_KEY not in state:
-        raise ValueError("resume is not a checkpoint of a stream; pass what save was given.")
+        raise Damaged("it is not a checkpoint of a stream")
+    check_arrays(state, {STEPS_KEY: Stored("* 4", finite=False)})
     for k, (objective, gap, seconds, kernels) in enumerate(state.pop(STEPS_KEY).tolist()):
-        log.steps.append(Step(k + 1, objective, gap, seconds, int(kernels)))
+        log.steps.append(Step(k + 1, objective, gap, seconds, int(np.nan_to_num(kernels))))
     if log.steps:
         log.started -= log.steps[-1].seconds
     return state
@@ -112,7 +114,9 @@ class BatchRun(StreamRun):
         self.epoch = self.done = 0
 
     def resume(self, state):
+        check_arrays(state, {POSITION_KEY: Stored("2", WHOLE, 0)})
         self.epoch, self.done = (int(v) for v in state.pop(POSITION_KEY))
+        self.solver.check_state(state, self.stream.first)
         self.known = state
 
     def state(self):

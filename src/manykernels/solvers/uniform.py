@@ -15,7 +15,7 @@ from ..families.finite import Finite
 from ..problem import Problem
 from .base import Solver, TwoStageSolver, result_of
 from .log import Log
-from .loop import Descent, relative_gap, warn_interrupted
+from .loop import Descent, relative_gap, trying, warn_interrupted
 from .workspace import Iterate, Workspace
 
 #: Families up to this size are listed, so that the table shows every kernel; larger ones use a closed form.
@@ -95,7 +95,12 @@ class Single(Solver):
         log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
         descent = Descent(None, 0.0, log=log, later=False)
-        descent.run(_each_alone(work))
+        try:
+            descent.run(_each_alone(work))
+        except KeyboardInterrupt:  # not even one kernel is done
+            if trying():
+                raise
+            descent.best, descent.interrupted = work.nothing(), True
         best = descent.answer
         if descent.interrupted:
             warn_interrupted(descent.n_iter, "kernels", relative_gap(best.gap, best.objective, 0.0))

@@ -124,6 +124,16 @@ class Workspace:
         u = theta * np.sqrt(g) if norms_sq is None else np.sqrt(self.rho_sq * norms_sq)
         return self._certified(theta, A, F, W, b, g, u)
 
+    def nothing(self) -> Iterate:
+        """Return f = 0, with all weight on the first kernel: what there is before any machine has been solved."""
+        pb, none = self.problem, np.zeros(self.n_members)
+        theta, zero = none.copy(), np.zeros(pb.Y.shape)
+        theta[np.flatnonzero(self.alive)[0]] = 1.0
+        columns = self.bank.n_columns(self.weights(theta))
+        narrow = columns is not None and columns + 1 < pb.n_rows
+        W = np.zeros((columns, pb.n_outputs)) if columns is not None and narrow else None
+        return self._certified(theta, zero, zero, W, np.zeros(pb.n_outputs), none, none)
+
     def _dual(self, weights):
         pb = self.problem
         K = self.bank.gram(weights)

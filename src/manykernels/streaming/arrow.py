@@ -52,6 +52,8 @@ class Tables(Source):
         self.dataset, self.columns, self.drop, self.origin = dataset, columns, drop, origin
         self.chunk_rows = chunk_rows
         self.y = self.sample_weight = None
+        #: Of every file that was read, when it was last changed, and its length.
+        self._stamps: dict[str, tuple[int, int]] = {}
 
     @property
     def column_names(self):
@@ -73,6 +75,7 @@ class Tables(Source):
                     f"in {name}='column'."
                 )
         bound = copy.copy(self)
+        bound._stamps = {}
         bound.y, bound.sample_weight, bound.any_kind = y, sample_weight, any_kind
         schema = self.dataset.schema
         roles = (*listed(y), *listed(sample_weight))
@@ -138,6 +141,7 @@ class Tables(Source):
         wanted = [] if targets_only else list(self.names or ())
         columns = [*wanted, *listed(self.y), *listed(self.sample_weight)]
         first = 0
+        self._check_unchanged(fragment)
         with in_one_sentence(where):
             for batch in self._batches(fragment, group, list(dict.fromkeys(columns))):
                 X = None if targets_only else self._rows(batch)
@@ -147,6 +151,22 @@ class Tables(Source):
                     s = _numbers(batch.column(self.sample_weight)).astype(float)
                 yield Chunk(X, y, s, keys_of(unit, first, batch.num_rows), where, first)
                 first += batch.num_rows
+        self._check_unchanged(fragment)
+
+    def _check_unchanged(self, fragment) -> None:
+        """Refuse a file that is no longer what it was: passes over different rows would make one model of two."""
+        path = getattr(fragment, "path", "")
+        try:
+            known = os.stat(path) if path else None
+        except OSError:  # on another machine; or gone, and then reading it says so
+            known = None
+        if known is None:
+            return
+        stamp = known.st_mtime_ns, known.st_size
+        if self._stamps.setdefault(path, stamp) != stamp:
+            raise ValueError(
+                f"{path} has changed since its rows were first read; start again, with files that stay."
+            )
 
     def _batches(self, fragment, group, columns) -> Iterator[Any]:
         """Yield the record batches of a unit; those of a Parquet file page by page."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._util.shapes import Stored, check_arrays, demand
 from .tally import Weights, tally
 
 #: A block has at most so many columns, besides one for missing values.
@@ -29,6 +30,15 @@ class Category(NamedTuple):
     levels: tuple[str, ...]
     rare: tuple[str, ...]
     shares: np.ndarray
+
+    def check_stored(self) -> None:
+        """Raise Damaged unless there is a share for every level that came from a file, and perhaps for gaps."""
+        names = [*self.levels, *self.rare]
+        demand(all(type(name) is str for name in names), "a level has no name")
+        named = len(self.levels) + bool(self.rare)
+        check_arrays({"shares": self.shares}, {"shares": Stored("*", least=0.0, most=1.0)})
+        demand(len(self.shares) in (named, named + 1), "there are other shares than levels")
+        demand(((self.shares > 0) & (self.shares < 1)).any(), "one level has all rows")
 
 
 def learn_category(values: np.ndarray, weights: Weights) -> Category:

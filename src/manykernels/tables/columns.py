@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
+from .._util.shapes import Stored, check_arrays, demand
 from .._util.text import brief, warn
 from .categories import MOST_LEVELS, Category, encode, learn_category
 from .quantities import NO_NUMBER, Number, learn_number
@@ -200,6 +201,24 @@ class Columns:
         rows, step = X.tocsr(), max(1, BLOCK // X.shape[1])
         starts = range(0, max(X.shape[0], 1), step)
         return np.concatenate([self.transform(rows[a : a + step].toarray()) for a in starts])
+
+    def check_stored(self) -> None:
+        """Raise Damaged unless what came from a file tells of every column what its kind asks for."""
+        lists = ("names_in", "kinds", "levels", "rare", "shares")
+        demand(all(type(getattr(self, name)) is tuple for name in lists), "a list of the columns is missing")
+        d = len(self.names_in)
+        demand(
+            all(len(getattr(self, name)) == d for name in lists), "the lists of columns have several lengths"
+        )
+        demand(all(type(name) is str for name in self.names_in), "the columns have no names")
+        check_arrays(vars(self), dict.fromkeys(Number._fields, Stored("d", finite=False)), {"d": d})
+        for j, kind in enumerate(self.kinds):
+            demand(kind in get_args(Kind), f"column {j} is of no known kind")
+            demand((kind == "category") == (self.shares[j] is not None), f"column {j} is of another kind")
+            if kind == "category":
+                self._category(j).check_stored()
+            elif kind != "dropped":
+                Number(*(float(getattr(self, name)[j]) for name in Number._fields)).check_stored()
 
     # -- what comes out --------------------------------------------------------------------------------
 

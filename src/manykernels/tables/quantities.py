@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._util.shapes import demand
 from .tally import Weights, quantiles, tally
 
 #: Values whose range is below this many units of rounding of the largest are one value.
@@ -38,6 +39,12 @@ class Number(NamedTuple):
     spread: float
     gap_share: float
     gap_spread: float
+
+    def check_stored(self) -> None:
+        """Raise Damaged unless numbers that came from a file can be divided by."""
+        demand(all(map(math.isfinite, self)), "what was learned of a column is not finite")
+        fine = self.unit > 0 and self.low <= self.high and self.spread >= 0 and self.gap_spread >= 0
+        demand(fine, "what was learned of a column makes no sense")
 
 
 #: What stands in the place of other columns.

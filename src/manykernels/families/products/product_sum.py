@@ -50,6 +50,19 @@ class ProductSum(Kernel):
         self.count = count
         self.prior_sq = prior_sq
 
+    def check(self) -> None:
+        """Raise ValueError unless there is a weight for each degree, and a scale for each base kernel."""
+        fine = self.degree == len(self.prior_sq) and self.count in ("distinct", "ordered")
+        numbers = np.array([*self.scale, *self.prior_sq], dtype=float)
+        if (
+            not fine
+            or not np.isfinite(numbers).all()
+            or (self.base is not None and len(self.base) != len(self.scale))
+        ):
+            raise ValueError(
+                "the sum of products has other numbers than its degree and its base kernels ask for."
+            )
+
     def resolve(self, n_features: int, names: Sequence[str] | None) -> ProductSum:
         """Return a copy; base kernels are resolved already."""
         return clone(self)

@@ -173,6 +173,10 @@ class Blockwise(StreamingSolver):
         self.check_params()
         return online.start(self, problem)
 
+    def check_state(self, state, problem):
+        """Raise Damaged where coefficients and sums are not those of the kernels' features."""
+        online.check_state(self, state, problem)
+
     def update(self, state, batch):
         """Take a batch, in one pass; the coefficients of the old state become those of the new one."""
         return online.update(self, state, batch)

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import cho_solve
 
+from ..._util.shapes import FLAGS, WHOLE, Stored, check_arrays, demand
 from ..._util.threads import map_in_threads, one_blas_thread
 from ...kernels.statistics import dense
 from ...problem import Problem, Result, Trace
@@ -24,7 +25,7 @@ from ..calibration import LEAST, fit_calibration
 from ..stream_run import State
 from ..verdict import Verdict
 from ._grids import filter_rows
-from .plan import REMEDY, Plan, best_weights, first_weights, lay_plan
+from .plan import REMEDY, Plan, best_weights, check_known, first_weights, lay_plan
 from .preparation import moments, quick
 
 #: Rows at which bandwidths are learned, and learned again.
@@ -94,6 +95,86 @@ def _begin(solver, plan: Plan, problem: Problem) -> State:
     return state
 
 
+#: What the arrays of a state are: of n rows gathered, with d columns and c outputs.
+GATHERED = {
+    "gathers": Stored("1", FLAGS),
+    "learned": Stored("1", WHOLE, 0),
+    "rows": Stored("n d"),
+    "targets": Stored("n c"),
+    "weights": Stored("n", least=0.0),
+}
+#: And once bandwidths are known, of m kernels.
+BEGUN = {
+    "theta": Stored("m", least=0.0),
+    "totals": Stored("*"),
+    "scores": Stored("* *"),
+    "calibration": Stored("*"),
+    "calibrated": Stored("1", least=0.0),
+    "restarted": Stored("1", WHOLE, 1, optional=True),
+}
+#: With binning features, of g grids of so many bins; and with D dense ones.
+BINNED = {
+    "W": Stored("g bins c"),
+    "variance": Stored("g bins", least=0.0),
+    "intercept": Stored("*"),
+}
+DENSE = {
+    "W": Stored("D c"),
+    "gram": Stored("D D"),
+    "products": Stored("D c"),
+    "solved": Stored("1", WHOLE, 0),
+}
+
+
+def check_state(solver, state: State, problem: Problem) -> None:
+    """Raise Damaged unless arrays that came from a file are a state of this solver on such a problem."""
+    c, d = problem.n_outputs, problem.X.shape[1]
+    check_arrays(state, GATHERED, {"d": d, "c": c})
+    gathers, continuum = bool(state["gathers"][0]), bool(np.isinf(problem.family.size()))
+    demand(continuum or not gathers, "rows are gathered for kernels that are known")
+    if "W" not in state:
+        demand(gathers, "W is missing")
+        return
+    check_known(state, problem.family, d)
+    plan = lay_plan(solver, problem, None, state)
+    check_arrays(state, BEGUN, {"m": len(plan.members)})
+    demand(
+        len(state["totals"]) == 4 + c and (state["totals"][:4] >= 0).all(), "totals are not sums over rows"
+    )
+    demand(state["scores"].shape[1] == 2 * c + 1, "scores are of another number of outputs")
+    demand(not gathers or "restarted" in state, "restarted is missing")
+    _check_coefficients(plan, state, c)
+
+
+def _check_coefficients(plan: Plan, state: State, c: int) -> None:
+    maps = plan.maps()
+    demand(len({m.sparse for m in maps}) == 1, "there are kernels of two kinds")
+    if not maps[0].sparse:
+        blocks = _dense_blocks(plan, maps)
+        width = 1 + sum(_width(m, b) for m, b in zip(maps, blocks, strict=True))
+        check_arrays(state, DENSE, {"D": width, "c": c})
+        _check_gram(state["gram"])
+        return
+    check_arrays(state, BINNED, {"g": int(plan.blocks.sum()), "bins": maps[0].width, "c": c})
+    demand(
+        len(state["intercept"]) == c + 1 and state["intercept"][c] >= 0, "the intercept is of other outputs"
+    )
+    wide = {name for name, bits in (("W", np.float32), ("variance", np.float32)) if state[name].dtype != bits}
+    demand(not wide, f"{', '.join(sorted(wide))} should be in single precision")
+
+
+def _check_gram(gram: np.ndarray) -> None:
+    """Raise Damaged unless a matrix is symmetric and no entry is larger than the diagonal allows, to rounding."""
+    size = np.diagonal(gram)
+    demand((size >= 0).all(), "gram has a negative diagonal")
+    root = np.sqrt(size)
+    largest = np.abs(gram).max(axis=0) <= 1.001 * root * root.max(initial=0.0)
+    demand(
+        largest.all() and np.allclose(gram, gram.T, rtol=1e-4, atol=1e-6 * size.max()),
+        "gram is no Gram matrix",
+    )
+
+
 def _width(feature_map, blocks) -> int:
     return feature_map.width * int(blocks)
 
@@ -113,7 +194,7 @@ def update(solver, state: State, batch: Problem, stages: tuple[int, ...] = STAGE
         state["targets"] = np.concatenate([state["targets"], batch.Y])
         state["weights"] = np.concatenate([state["weights"], batch.sample_weight])
         gathered, learned = _gathered(state, batch), int(state["learned"][0])
-        if gathered.n_rows >= next(rows for rows in stages if rows > learned):
+        if gathered.n_rows >= next((rows for rows in stages if rows > learned), stages[-1]):
             return _restart(solver, state, gathered, stages[-1], learn=True)
     if "W" not in state:
         return state
@@ -284,15 +365,33 @@ def _result(plan: Plan, state: State, c: int) -> Result:
 
 def _provisional(solver, state: State, problem: Problem) -> Result:
     """Return a model on few rows, with equal bandwidths from their distances; the state stays as it is."""
-    gathered = _gathered(state, problem)
-    parts = gathered.family.families()
-    part = next(k for k, part in enumerate(parts) if hasattr(part, "statistic"))
-    values = np.full((1, gathered.X.shape[1]), np.nan)
-    values[0, : 1 if not parts[part].ard else None] = quick(parts[part], gathered.X)
-    known = {"seed": np.array([0]), "C": np.array([gathered.C]), "chosen": np.zeros(0)}
-    known |= {"part": np.array([part]), "values": values}
-    plan = lay_plan(solver, gathered, None, known)
+    return quick_model(solver, _gathered(state, problem), None)
+
+
+def quick_model(solver, some: Problem, known: State | None) -> Result:
+    """Return a model of few rows, with what a state knows, else equal bandwidths from their distances."""
+    known = _from_distances(some) if known is None else known
+    plan = lay_plan(solver, some, None, known)
+    plan = plan.some(_of_one_kind(plan))
     plan = replace(plan, blocks=np.minimum(plan.blocks, 64))
-    fresh = _begin(solver, plan, gathered)
-    _absorb(solver, plan, fresh, _shuffled(gathered))
-    return _result(plan, fresh, problem.n_outputs)
+    fresh = _begin(solver, plan, some)
+    _absorb(solver, plan, fresh, _shuffled(some))
+    return _result(plan, fresh, some.n_outputs)
+
+
+def _of_one_kind(plan: Plan) -> np.ndarray:
+    """Return which kernels have the kind of features that the first of them has: one pass takes no others."""
+    sparse = np.array([m.sparse for m in plan.maps()])
+    return sparse == sparse[0]
+
+
+def _from_distances(some: Problem) -> State:
+    """Return what a state knows of bandwidths: of the first continuum, equal ones from the distances of rows."""
+    known = {"seed": np.array([0]), "C": np.array([some.C])}
+    parts = some.family.families()
+    part = next((k for k, part in enumerate(parts) if hasattr(part, "statistic")), None)
+    if part is None:
+        return known
+    values = np.full((1, some.X.shape[1]), np.nan)
+    values[0, : 1 if not parts[part].ard else None] = quick(parts[part], some.X)
+    return known | {"chosen": np.zeros(0), "part": np.array([part]), "values": values}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._util.shapes import WHOLE, Stored, check_arrays, demand
 from ...certificates import norm
 from ...combination import Combination
 from ...families.base import Enumerable
@@ -78,6 +79,14 @@ class Plan:
             return known
         theta = np.zeros(0) if self.theta is None else self.theta
         return known | _learned_arrays(self.family, self.members, self.n_features) | {"chosen": theta}
+
+    def some(self, chosen: np.ndarray) -> Plan:
+        """Return the plan with some of its kernels."""
+        prepared, members = self.prepared, [m for m, kept in zip(self.members, chosen, strict=True) if kept]
+        if prepared is not None and prepared.theta is not None:
+            prepared = replace(prepared, theta=prepared.theta[chosen])
+        parts = {name: getattr(self, name)[chosen] for name in ("rho_sq", "sizes", "blocks")}
+        return replace(self, members=members, prepared=prepared, **parts)
 
     def maps(self) -> list[Any]:
         """Return the maps of all kernels."""
@@ -298,6 +307,45 @@ def _learned_arrays(family, members, n_features: int) -> dict[str, np.ndarray]:
         else:
             values[i, 0] = list(parts[k].members()).index(own)
     return arrays | {"part": np.array(owners, dtype=np.int64), "values": values}
+
+
+def check_known(known: dict[str, np.ndarray], family, n_features: int) -> None:
+    """Raise Damaged unless what a state from a file knows of a plan can be made into one."""
+    check_arrays(known, {"seed": Stored("1", WHOLE, 0), "C": Stored("1", least=1e-300)})
+    if not np.isinf(family.size()):
+        return
+    parts = family.families()
+    for k, part in enumerate(parts):
+        if hasattr(part, "statistic"):
+            name = "bounds" if "bounds" in known else f"bounds{k}"
+            shape, needed = f"{n_features if part.ard else 1} 2", isinstance(part.bounds, str)
+            check_arrays(known, {name: Stored(shape, least=1e-300, optional=not needed)})
+    if "member" in known:
+        check_arrays(known, {"member": Stored("*", least=1e-300, finite=False)})
+        members = [(0, known["member"])]
+    else:
+        declared = {
+            "part": Stored("m", WHOLE, 0, len(parts) - 1),
+            "values": Stored("m d", finite=False),
+            "chosen": Stored("*", least=0.0),
+        }
+        m = check_arrays(known, declared, {"d": n_features})["m"]
+        demand(
+            m and len(known["chosen"]) in (0, m), f"chosen has {len(known['chosen']):,} rows, and not {m:,}"
+        )
+        members = list(zip(known["part"].tolist(), known["values"], strict=True))
+    for k, values in members:
+        _check_member(parts[k], values, n_features)
+
+
+def _check_member(part, values: np.ndarray, n_features: int) -> None:
+    if not hasattr(part, "statistic"):
+        known = values[0] in range(int(part.size()))
+        demand(known, "values holds a kernel that is not in the list")
+    elif part.ard:
+        demand(len(values) == n_features and (values > 0).all(), "values holds what is no bandwidth")
+    else:
+        demand(len(values) and 0 < values[0] < np.inf, "values holds what is no bandwidth")
 
 
 def _is_union(family) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..._util.arrays import even_parts, product_width
+from ..._util.shapes import Stored, check_arrays
 from ..._util.threads import map_in_threads
 from ...features import Grids, plain_rows
 from ...features._bins import lay_down, number_bins
@@ -229,10 +230,9 @@ class RowStore:
 
     def restore_residuals(self, R: np.ndarray) -> None:
         """Set the residuals of all rows, in the order of the chunks."""
-        if len(R) != self.n_rows:
-            raise ValueError(
-                f"the checkpoint is about {len(R):,} rows, but the source holds {self.n_rows:,}; start afresh."
-            )
+        shape = Stored(f"{self.n_rows} {product_width(self.n_outputs)}")
+        check_arrays({"residuals": R}, {"residuals": shape})
+        R = R.astype(np.float32, copy=False)
         for a, b in self.chunks:
             self.put_residuals((a, b), np.ascontiguousarray(R[a:b]))
 

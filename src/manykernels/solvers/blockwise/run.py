@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..._util.shapes import WHOLE, Damaged, Stored, check_arrays, check_like, demand
 from ...certificates import conjugate_exponent, norm
 from ...problem import Problem, Result, Trace, nu_of
 from ...streaming.stream import Stream
@@ -14,14 +15,39 @@ from ..calibration import LEAST, fit_calibration
 from ..log import Progress
 from ..stream_run import State, StreamRun
 from ..verdict import Verdict, compare
-from .plan import REMEDY, Plan, best_weights, first_weights, lay_plan
+from .online import quick_model
+from .plan import REMEDY, Plan, best_weights, check_known, first_weights, lay_plan
 from .rows import RowStore, Sizes, joined
-from .sweeps import Sweeps, lay_out
+from .sweeps import Sweeps, Unit, lay_out
 
 #: Of the arrays in a state: bins by their numbers, rows in the order of the store, outputs by fours and eights.
 LAYOUT = 5
+#: Rows of a model where Ctrl-C comes before the first sweep.
+QUICK_ROWS = 2_000
 #: Share that is held out first where there are few rows, before the model is fitted again on all of them.
 FIRST_SHARE = 0.2
+
+
+#: What the arrays of a state are, besides those of the blocks: of m kernels.
+SWEPT = {
+    "theta": Stored("m", least=0.0),
+    "position": Stored("3", WHOLE, 0),
+    "objective": Stored("1", finite=False),
+    "calibration": Stored("*", optional=True),
+    "residuals": Stored("* *"),
+}
+
+
+def _check_swept(saved: State, units: list[Unit], n_outputs: int, sweeps: int) -> None:
+    """Raise Damaged unless a state from a file has the coefficients of these blocks, and a place among them."""
+    check_like(saved, Sweeps.fresh_state(units, n_outputs))
+    demand(-1 <= saved["pending"][0] < len(units), "pending is no block")
+    done, at, _ = saved["position"].tolist()
+    demand(done <= sweeps and at <= len(units), "position is beyond the end")
+    demand(
+        (saved["curvature"] >= 0).all() or any(u.line == -1 for u in units),
+        "curvature holds a negative count",
+    )
 
 
 class SweepRun(StreamRun):
@@ -48,6 +74,8 @@ class SweepRun(StreamRun):
         self.held_out: Problem | None = None
         self.targets: np.ndarray = np.zeros(1)
         self.weight = 0.0
+        #: The model of the first of two phases.
+        self.before: Result | None = None
 
     #: There once they are laid; the latter until `close`.
     plan: Plan
@@ -57,10 +85,8 @@ class SweepRun(StreamRun):
 
     def resume(self, state):
         if not np.array_equal(state.get("layout", ()), [LAYOUT]):
-            raise ValueError(
-                "checkpoint: it is of another version of manykernels, whose arrays have another layout; delete it to "
-                "start anew, or name another file."
-            )
+            raise Damaged("it is of another version of manykernels, whose arrays have another layout")
+        check_known(state, self.stream.first.family, self.stream.first.X.shape[1])
         self.saved = state
 
     def state(self):
@@ -72,7 +98,13 @@ class SweepRun(StreamRun):
 
     def kept(self):
         if not hasattr(self, "sweeps"):
-            return None
+            if self.before is not None:
+                return "before all rows were read again; the model without those held out is kept."
+            n = min(len(self.stream.first.Y), QUICK_ROWS)
+            what = "bandwidths from distances" if not hasattr(self, "plan") else "the bandwidths found"
+            return (
+                f"before the first sweep; a quick model of {n:,} rows, with {what}, is kept." if n else None
+            )
         return f"in sweep {self._position[0] + 1} of {self.plan.sweeps}; the model so far is kept."
 
     @property
@@ -87,13 +119,17 @@ class SweepRun(StreamRun):
             yield None  # seconds of work already
         elif "W" not in saved:
             saved = None  # nothing but the plan was known
+        if saved is not None:
+            check_arrays(saved, SWEPT, {"m": len(self.plan.members)})
         phase = 0 if saved is None else int(saved["position"][2])
         calibration = None if saved is None else saved.get("calibration")
         if self.twice and phase == 0:
             self._begin(self.stream.holding_out(FIRST_SHARE), 0, saved, None)
             for _ in self._swept():
                 yield None
-            calibration, saved = self._judged(self._model()), None
+            self.before = self._model(objective=float(self.sweeps.state["objective"][0]))
+            calibration, saved = self._judged(self.before), None
+            self.before = replace(self.before, calibration=calibration)
             self.close()
         self._begin(self.stream, 1 if self.twice else 0, saved, calibration)
         yield from self._swept()
@@ -109,6 +145,7 @@ class SweepRun(StreamRun):
             state["theta"] = first_weights(plan, stream.first, self.solver.p)
             state["position"], state["objective"] = np.array([0, 0, phase]), np.array([np.nan])
         else:
+            _check_swept(saved, units, stream.first.n_outputs, plan.sweeps)
             state = {name: saved[name].copy() for name in (*Sweeps.NAMES, "theta", "position", "objective")}
             store.restore_residuals(saved["residuals"])
         if calibration is not None:
@@ -159,6 +196,8 @@ class SweepRun(StreamRun):
     # -- the result ------------------------------------------------------------------------------------
 
     def result(self, *, interrupted):
+        if not hasattr(self, "sweeps"):
+            return self.before or self._quick()
         sweeps, plan = self.sweeps, self.plan
         state, gap, kind = sweeps.state, np.nan, "none"
         if self.solver.certify and not interrupted:
@@ -171,6 +210,11 @@ class SweepRun(StreamRun):
         result = self._model(**known, converged=bool(gap <= 1e-3 * objective))
         calibration = state.get("calibration") if self.held_out is None else self._judged(result)
         return replace(result, calibration=calibration)
+
+    def _quick(self) -> Result:
+        """Return a model of some rows, with the bandwidths if they are known."""
+        known = self.plan.to_arrays() if hasattr(self, "plan") else None
+        return quick_model(self.solver, self.stream.first.rows(slice(None, QUICK_ROWS)), known)
 
     def _model(self, **fields) -> Result:
         """Return the model of the sweeps so far."""

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..._util.checks import AUTO, FLAG, Rule, choice, number, whole
+from ..._util.shapes import demand
 from ..._util.text import brief
 from ..._util.threads import one_blas_thread
 from ...certificates import norm
@@ -31,7 +32,7 @@ from ..base import StreamingSolver, generator
 from ..log import Progress
 from ..verdict import ENOUGH, NO_LOSS, Verdict, best_constant, compare
 from ..weights import closed_form
-from .state import FeatureState
+from .state import FeatureState, check_blocks, check_state
 from .steps import Steps
 
 #: Rows handed to `update` at once when they are in memory: features are regenerated once for all of them.
@@ -40,6 +41,8 @@ UPDATE_ROWS = 16384
 STEP_ROWS, FEWEST_STEP_ROWS, FEWEST_STEPS = 128, 8, 16
 #: Most rows on which the objective is computed.
 OBJECTIVE_ROWS = 8192
+#: Most features of all kernels in a state from a file.
+MOST_FEATURES = 2**28
 #: Rows below which none are held out by default; of more, this share, though ENOUGH, and at most MOST of them.
 FEW, SHARE, MOST = 4000, 0.02, 8192
 #: Epochs without a lower loss on the rows held out after which none follow: these, and half of all there were. Steps
@@ -243,6 +246,14 @@ class TriplyStochastic(StreamingSolver):
         state = FeatureState.new(seed_of(self.random_state), problem.X.shape[1], problem.n_outputs, rho_sq)
         return state.to_arrays()
 
+    def check_state(self, state, problem):
+        """Raise Damaged where blocks and coefficients are not those of the kernels' features."""
+        members = problem.family.members()
+        check_state(state, len(members), problem.X.shape[1], problem.n_outputs)
+        demand(self.n_features * len(members) <= MOST_FEATURES, "there are too many features")
+        maps = problem.family.random_features(members, problem.X.shape[1], int(state["seed"][0]), self.width)
+        check_blocks(state, [feature_map.width for feature_map in maps], [m.n_blocks for m in maps])
+
     def expect(self, state, n_rows):
         """Fix n of the objective."""
         return {**state, "n_rows": np.array([n_rows])}
@@ -250,7 +261,7 @@ class TriplyStochastic(StreamingSolver):
     def end_epoch(self, state):
         """Keep the mean loss of the epoch's batches for the trace; n is known from now on."""
         after = FeatureState.from_arrays(state)
-        after.epoch_loss = after.batch_loss / after.epoch_rows
+        after.epoch_loss = after.batch_loss / max(1, after.epoch_rows)
         after.n_rows = after.n_rows or after.epoch_rows
         after.batch_loss, after.epoch_rows = 0.0, 0
         return after.to_arrays()

@@ -8,11 +8,39 @@ from typing import Any
 import numpy as np
 
 from ..._util.arrays import product_width
+from ..._util.shapes import WHOLE, Stored, check_arrays, demand
 from ..verdict import ENOUGH
 from ._steps import NUMBERS, follow, lam_of
 
 #: Fields that are lists of blocks.
 LISTS = ("owner", "V", "mean", "best")
+_COUNT, _SUM, _OUTPUTS = Stored("1", WHOLE, 0), Stored("1"), Stored("c")
+_KERNELS, _FEATURES = Stored("m", least=0.0), Stored("k c")
+#: What the arrays of a state are: of c outputs, m kernels, B blocks with k features.
+ARRAYS = {
+    "seed": _COUNT,
+    "n_columns": _COUNT,
+    "rho_sq": _KERNELS,
+    "intercept": _OUTPUTS,
+    "mean_intercept": _OUTPUTS,
+    "targets": _OUTPUTS,
+    "top": _KERNELS,
+    "trace": _KERNELS,
+    "held": Stored("4"),
+    "best_intercept": _OUTPUTS,
+    "fresh": Stored("2 4"),
+    **dict.fromkeys(("step", "rows", "epoch_rows", "n_rows", "waited"), _COUNT),
+    "weight": Stored("1", least=0.0),
+    **dict.fromkeys(("batch_loss", "zero_loss"), _SUM),
+    "epoch_loss": Stored("1", finite=False),
+    "damping": Stored("1", least=1e-300, most=1.0),
+    "scale": Stored("1", least=1e-300),
+    "widths": Stored("B", WHOLE, 1, 2**32),
+    "owner": Stored("B", WHOLE, 0),
+    "V": _FEATURES,
+    "mean": _FEATURES,
+    "best": Stored("* c"),
+}
 
 
 @dataclass
@@ -186,6 +214,32 @@ class FeatureState:
         order = [b for i in range(len(self.rho_sq)) for b in self.blocks_of(i)]
         W = np.concatenate([np.zeros((0, len(self.intercept))), *(blocks[b] for b in order)])
         return np.bincount(self.owner, minlength=len(self.rho_sq)), W
+
+
+def check_state(arrays: dict[str, np.ndarray], n_kernels: int, n_columns: int, n_outputs: int) -> None:
+    """Raise Damaged unless arrays that came from a file are a state of so many kernels, columns and outputs."""
+    sizes = check_arrays(arrays, ARRAYS, {"m": n_kernels, "c": n_outputs})
+    found = int(arrays["n_columns"][0])
+    demand(found == n_columns, f"the state is about {found:,} columns, and not {n_columns:,}")
+    demand((arrays["rho_sq"] > 0).any(), "every kernel vanishes")
+    counts = np.append(arrays["held"][0], arrays["fresh"][:, 0])
+    demand((counts >= 0).all(), "held or fresh is about fewer rows than none")
+    total = sum(arrays["widths"].tolist())
+    demand(total == sizes["k"], f"V has {sizes['k']:,} rows, and its blocks {total:,}")
+    demand(len(arrays["best"]) in (0, total), f"best has {len(arrays['best']):,} rows, and not {total:,}")
+    most = max(arrays["owner"].tolist(), default=0)
+    demand(most < n_kernels, f"owner holds the kernel {most:,}, and there are {n_kernels:,}")
+
+
+def check_blocks(arrays: dict[str, np.ndarray], widths: list[int], most: list[int | None]) -> None:
+    """Raise Damaged unless every block is as wide as its kernel's features, and no kernel has more than there are."""
+    owner = arrays["owner"]
+    demand(
+        np.array_equal(arrays["widths"], np.array(widths)[owner]),
+        "a block has another width than its kernel's",
+    )
+    for count, end in zip(np.bincount(owner, minlength=len(most)).tolist(), most, strict=True):
+        demand(end is None or count <= end, "a kernel has more blocks than features")
 
 
 class Layout:
