@@ -81,7 +81,7 @@ class GreedyAlignment(TwoStageSolver):
     requires = (Maximisable,)
     rules: ClassVar = {
         "objective": choice("alignment", "euclidean"),
-        "epsilon": number(open="left"),
+        "epsilon": number(1e-100, 1e100),
         "max_kernels": whole(1),
         "tol": number(),
         "eta_max": number(open="left"),
