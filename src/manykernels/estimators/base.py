@@ -45,6 +45,7 @@ from ..registry import (
 from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
 from ..solvers.log import OnIteration, heard
+from ..solvers.verdict import warn_of_rounding
 from .targets import NOTHING_KNOWN, Known, encoded
 
 #: What `kernels`, `normalize` and `random_state` may be.
@@ -115,10 +116,12 @@ def within_floats(what: str) -> Iterator[None]:
 
 
 def refuse_overflow(Y: np.ndarray, C: float, s: np.ndarray) -> None:
-    """Raise ValueError for centred targets, weights and C whose squares and products would leave the range of floats."""
+    """Raise ValueError for centred targets, weights and C whose squares or products leave the range of floats."""
     far = float(np.abs(Y).max(initial=0.0))
     if far > LARGEST or 0.0 < far < SMALLEST:
-        raise ValueError(f"y has values up to {far:.0e} about its mean, too extreme to compute with; rescale y.")
+        raise ValueError(
+            f"y has values up to {far:.0e} about its mean, too extreme to compute with; rescale y."
+        )
     top = C * float(s.max(initial=0.0))
     if top > LARGEST or 0.0 < top < SMALLEST or top * far > LARGEST:
         raise ValueError(
@@ -171,7 +174,9 @@ class KernelEstimator(BaseEstimator):
         if not self._pairwise:
             types = self._row_types(X)
             with within_floats("X or y"):
-                return validate_data(self, X, y, accept_sparse="csr", dtype=types, multi_output=True, **options)
+                return validate_data(
+                    self, X, y, accept_sparse="csr", dtype=types, multi_output=True, **options
+                )
         X, y = validate_data(
             self,
             X,
@@ -334,6 +339,7 @@ class MKL(KernelEstimator):
                 self._progress(on_iteration),
                 calibrate=getattr(self, "calibrate", False),
             )
+            warn_of_rounding(task.problem, result)
             self._store(result, task.problem.C)
             if self.result_.left_out is not None:
                 self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))

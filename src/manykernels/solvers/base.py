@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 
 from .._util.checks import Rule, check_parameters, number, whole
 from .._util.text import brief, warn
@@ -22,7 +23,7 @@ from ..streaming.stream import MemoryStream, Stream
 from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
-from .loop import ROUNDING, Descent, relative_gap, warn_early, warn_interrupted
+from .loop import ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
 from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
 
@@ -164,7 +165,15 @@ def machine_on(
     iterate = work.evaluate(theta)
     log.add(iterate.objective, iterate.gap, int(np.count_nonzero(theta)))
     # The machine is solved to 1e-10 where rounding allows it; a gap above this means that it was not.
-    converged = iterate.gap <= 1e-6 * iterate.objective + ROUNDING * work.start_value()
+    floor = ROUNDING * work.start_value()
+    converged = small_gap(iterate, 1e-6, floor)
+    if not converged:
+        gap = relative_gap(iterate.gap, iterate.objective, floor)
+        warn(
+            f"the machine stopped at a relative gap of {gap:.1e}, where rounding ends it; lower C, or standardise the "
+            "columns of X.",
+            ConvergenceWarning,
+        )
     return result_of(work.predictor(iterate), iterate, log.trace(), n_iter=1, converged=converged)
 
 
