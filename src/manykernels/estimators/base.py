@@ -173,9 +173,9 @@ class KernelEstimator(BaseEstimator):
         """Validate X and y for a fit; a single precomputed matrix becomes a stack."""
         if not self._pairwise:
             types = self._row_types(X)
-            with within_floats("X or y"):
+            with within_floats("X or y"):  # in one order of memory, as searches amplify rounding
                 return validate_data(
-                    self, X, y, accept_sparse="csr", dtype=types, multi_output=True, **options
+                    self, X, y, accept_sparse="csr", dtype=types, order="C", multi_output=True, **options
                 )
         X, y = validate_data(
             self,
@@ -215,7 +215,9 @@ class KernelEstimator(BaseEstimator):
         family = self.combination_.family
         if not family.pairwise:
             with within_floats("X"):
-                rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=self._known_types())
+                rows = validate_data(
+                    self, X, reset=False, accept_sparse="csr", dtype=self._known_types(), order="C"
+                )
             return as_needed(rows, family)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
         X = X[:, :, None] if X.ndim == 2 else X

@@ -23,10 +23,12 @@ from ..streaming.stream import MemoryStream, Stream
 from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
-from .loop import ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
+from .loop import PATIENCE, ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
 from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
 
+#: What to say where rounding ends the steps.
+STALLED = "the last ones brought no progress: raise tol, lower C, or standardise the columns of X"
 #: Relative gap of runs that are only compared with each other.
 ROUGH = 1e-2
 
@@ -290,6 +292,7 @@ class BatchSolver(Solver):
     requires = (Enumerable,)
     accepts_init = True
     rules: ClassVar[Mapping[str, Rule]] = {"tol": number(), "max_iter": whole(1)}
+    patience: ClassVar[int] = PATIENCE
     max_iter: int
     tol: float
 
@@ -307,14 +310,15 @@ class BatchSolver(Solver):
         log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
         floor = ROUNDING * work.start_value()
-        descent = Descent(self.tol, floor, self.max_iter, log)
+        descent = Descent(self.tol, floor, self.max_iter, log, patience=self.patience)
         descent.run(self.iterates(work, check_init(init, work.alive)))
         best, n_iter = descent.answer, descent.n_iter
         gap = relative_gap(best.gap, best.objective, floor)
         if descent.interrupted:
             warn_interrupted(n_iter, "iterations", gap)
         elif not (descent.closed or descent.stopped):
-            warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; raise max_iter or tol")
+            advice = STALLED if descent.stalled else "raise max_iter or tol"
+            warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
         return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
 
 

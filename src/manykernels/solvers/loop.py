@@ -16,6 +16,8 @@ from .workspace import Iterate
 
 #: Gaps below this share of the objective at f = 0 are rounding, not progress.
 ROUNDING = 1e-12
+#: Iterates without progress after which a descent on kernel weights ends.
+PATIENCE = 40
 
 
 class Interruptible:
@@ -65,6 +67,9 @@ class Descent:
         Records every iterate and calls back.
     predictor : callable, optional
         Returns an iterate's predictor, for the callback.
+    patience : int or None
+        Iterates within which the bracket of the optimum, the least P less the largest D, must shrink by a hundredth:
+        slower than that no gap closes, and it is rounding that ends the steps. None for as many as it takes.
     later : bool
         Whether of two iterates with the same objective the later one is kept: where steps go down to rounding, its
         gap is the smaller one.
@@ -74,8 +79,9 @@ class Descent:
     best, last : Iterate or None
     n_iter : int
         Iterates so far.
-    closed, stopped, interrupted : bool
-        Whether the gap of the last was small enough, the callback said stop, or Ctrl-C came.
+    closed, stopped, stalled, interrupted : bool
+        Whether the gap of the last was small enough, the callback said stop, the bracket no longer shrank, or Ctrl-C
+        came.
     """
 
     def __init__(
@@ -86,13 +92,15 @@ class Descent:
         log: Log | None = None,
         predictor: Callable[[Iterate], Predictor] | None = None,
         later: bool = True,
+        patience: int | None = None,
     ):
+        self.patience, self._bracket, self._dual, self._since = patience, np.inf, -np.inf, 0
         self.tol, self.floor, self.most, self.log = tol, floor, most, log
         self.predictor, self.later = predictor, later
         self.best: Iterate | None = None
         self.last: Iterate | None = None
         self.n_iter = 0
-        self.closed = self.stopped = self.interrupted = False
+        self.closed = self.stopped = self.stalled = self.interrupted = False
 
     @property
     def answer(self) -> Iterate:
@@ -126,7 +134,19 @@ class Descent:
             make = None if predictor is None else lambda: predictor(iterate)
             kernels = int(np.count_nonzero(iterate.theta))
             self.stopped = self.log.add(iterate.objective, iterate.gap, kernels, make)
-        return self.closed or self.stopped or self.n_iter >= self.most
+        self.stalled = not self.closed and self._stalls(iterate)
+        return self.closed or self.stopped or self.stalled or self.n_iter >= self.most
+
+    def _stalls(self, iterate: Iterate) -> bool:
+        """Whether the bracket has not shrunk for a while."""
+        assert self.best is not None
+        self._dual = max(self._dual, iterate.dual)
+        bracket = self.best.objective - self._dual
+        if bracket < 0.99 * self._bracket:
+            self._bracket, self._since = bracket, 0
+        else:
+            self._since += 1
+        return self.patience is not None and self._since >= self.patience
 
 
 def small_gap(iterate: Iterate, tol: float, floor: float) -> bool:
