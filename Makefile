@@ -17,7 +17,7 @@ PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(PYTEST_WORKE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench docs lint format clean distclean
+.PHONY: help demo test test-all campaign bench docs lint format clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +30,9 @@ test: lint ## lint, types and the quick tests: what every change must pass
 
 test-all: lint ## the same with the slow tests
 	@$(PYTEST) --timeout=1800 $(PYTEST_ARGS)
+
+campaign: $(STAMPS)/test ## thousands of random tries; PYTEST_ARGS="--campaign-seed 5000" for others
+	@$(ONE_THREAD) $(BIN)/python -m pytest tests/campaigns --tries 1 -q --timeout=7200 $(PYTEST_ARGS)
 
 bench: $(STAMPS)/test ## run the benchmarks; options in BENCH_ARGS="..."
 	@$(BIN)/python benchmarks/run_all.py $(BENCH_ARGS)

@@ -113,16 +113,17 @@ def feasible_projection(loss: Loss, Y, A, C: float, sample_weight) -> np.ndarray
     return out
 
 
-def rounding(A: np.ndarray, form: float, largest: float, C: float, *, explicit: bool) -> float:
+def rounding(A: np.ndarray, form: float, largest: float, C: float, *, explicit: bool, kinks: float) -> float:
     """Return about how much of a certificate is rounding, for dual coefficients A with tr(AᵀKA) = `form`.
 
     Coefficients go up to C s and may cancel almost wholly. Sums ΦᵀA over explicit features err by ε‖A‖√κ, κ being the
     largest κ(x_t, x_t), and their squares by that times their size; scores KA err by ε κ‖A‖, and tr(AᵀKA) by ‖A‖ times
-    that.
+    that. The scores of rows at a kink of the loss, of mean weight `kinks` over all rows, err at its full slope.
     """
     size = np.linalg.norm(A) * np.sqrt(largest)
-    off = np.sqrt(max(form, 0.0)) + EPSILON * size if explicit else size
-    return float(EPSILON * size * off / (C * len(A)))
+    if explicit:
+        return float(EPSILON * size * (np.sqrt(max(form, 0.0)) + EPSILON * size) / (C * len(A)))
+    return float(EPSILON * size * (size / (C * len(A)) + np.sqrt(largest) * kinks))
 
 
 def _over_all(model, rows, sample_weight) -> Combination:

@@ -9,7 +9,6 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import pytest
 from scipy import sparse
 
 from manykernels import MKLClassifier, MKLRegressor
@@ -253,15 +252,12 @@ def check_sentence(text):
         assert foreign not in text, f"no sentence of ours: {text}"
 
 
-@pytest.mark.parametrize("solver", sorted(SOLVERS))
-def test_random_problems(campaign, solver):
-    """2,000 problems in all."""
-
+def test_random_problems_end_in_a_certified_model_or_a_sentence(campaign):
     def attempt(rng):
-        trial = Attempt(rng, solver)
+        trial = Attempt(rng)
         try:
             trial.run()
         except Exception as error:
             raise AssertionError(f"{trial}: {type(error).__name__}: {error}") from error
 
-    campaign.run(2000 // len(SOLVERS), attempt)
+    campaign.run(2000, attempt)

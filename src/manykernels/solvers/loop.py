@@ -52,6 +52,29 @@ class Interruptible:
         return True
 
 
+class Bracket:
+    """The least P less the largest D of all iterates so far, which holds the optimum.
+
+    Attributes
+    ----------
+    since : int
+        Iterates since it last shrank by a hundredth.
+    """
+
+    def __init__(self) -> None:
+        self._primal, self._dual, self._width, self.since = np.inf, -np.inf, np.inf, 0
+
+    def take(self, objective: float, gap: float) -> int:
+        """Take notice of an iterate, and return `since`."""
+        self._primal, self._dual = min(self._primal, objective), max(self._dual, objective - gap)
+        width = self._primal - self._dual
+        if width < 0.99 * self._width:
+            self._width, self.since = width, 0
+        else:
+            self.since += 1
+        return self.since
+
+
 class Descent:
     """The loop around an algorithm that yields iterates: it keeps the best, calls back, and says when it is enough.
 
@@ -94,7 +117,7 @@ class Descent:
         later: bool = True,
         patience: int | None = None,
     ):
-        self.patience, self._bracket, self._dual, self._since = patience, np.inf, -np.inf, 0
+        self.patience, self._bracket = patience, Bracket()
         self.tol, self.floor, self.most, self.log = tol, floor, most, log
         self.predictor, self.later = predictor, later
         self.best: Iterate | None = None
@@ -134,19 +157,9 @@ class Descent:
             make = None if predictor is None else lambda: predictor(iterate)
             kernels = int(np.count_nonzero(iterate.theta))
             self.stopped = self.log.add(iterate.objective, iterate.gap, kernels, make)
-        self.stalled = not self.closed and self._stalls(iterate)
+        still = self._bracket.take(iterate.objective, iterate.gap)
+        self.stalled = self.patience is not None and still >= self.patience and not self.closed
         return self.closed or self.stopped or self.stalled or self.n_iter >= self.most
-
-    def _stalls(self, iterate: Iterate) -> bool:
-        """Whether the bracket has not shrunk for a while."""
-        assert self.best is not None
-        self._dual = max(self._dual, iterate.dual)
-        bracket = self.best.objective - self._dual
-        if bracket < 0.99 * self._bracket:
-            self._bracket, self._since = bracket, 0
-        else:
-            self._since += 1
-        return self.patience is not None and self._since >= self.patience
 
 
 def small_gap(iterate: Iterate, tol: float, floor: float) -> bool:

@@ -112,10 +112,12 @@ def warn_of_rounding(problem: Problem, result: Result) -> None:
         form = float(np.vdot(A, result.predictor.scores(problem.X) - result.predictor.intercept))
     C = problem.C if result.C is None else result.C
     largest = 1.0 + float(result.combination.diag(problem.X).max())
-    size = max(abs(result.objective), np.finfo(float).tiny)
-    share = rounding(A, form, largest, C, explicit=explicit) / size
+    s = problem.sample_weight
+    kinks = 0.0 if problem.loss.smooth else float(s @ A.any(axis=1)) / len(s)
+    noise = rounding(A, form, largest, C, explicit=explicit, kinks=kinks)
+    share = noise / max(abs(result.objective), np.finfo(float).tiny)
     if share > FEW_DIGITS:
-        top = C * float(problem.sample_weight.max())
+        top = C * float(s.max())
         warn(
             f"rounding limits objective_ and gap_ to about {10 * share:.0e} of the objective, as C times the largest "
             f"weight is {top:.0e}; lower C, or weights that stand out.",
