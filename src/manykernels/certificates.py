@@ -5,22 +5,26 @@ With ``u_i = ρ_i‖w_i‖``, ``g_i = tr(Aᵀ K_i A)/ρ_i²``, ``λ = 1/(C n)``,
     P = (1/n) Σ_t s_t ℓ(y_t, f_t) + (λ/2) (‖u‖_p² + ‖b‖²)
     D = -(1/n) Σ_t s_t ℓ*(-A_t/(C s_t)) - (λ/2) (‖g‖_ν* + ‖1ᵀA‖²)
 
-P is an upper and D a lower bound of the optimum, for any w, b and any A at which ℓ* is finite.
+P is an upper and D a lower bound of the optimum, for any w, b and any A at which ℓ* is finite. P is that of the
+predictor as it is: on explicit features it has coefficients w of its own, and A serves D alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .combination import Combination
-from .families.base import Enumerable, can
+from .families.base import Enumerable, HasFeatures, can
 from .losses import Loss
 from .losses.base import DOMAIN_SLACK
 from .problem import Scale, nu_of
 
-__all__ = ["Certificate", "certificate", "certify", "penalties"]
+__all__ = ["Certificate", "certificate", "certify", "penalties", "rounding"]
+
+EPSILON = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,19 @@ def feasible_projection(loss: Loss, Y, A, C: float, sample_weight) -> np.ndarray
     return out
 
 
+def rounding(A: np.ndarray, form: float, largest: float, C: float, *, explicit: bool, kinks: float) -> float:
+    """Return about how much of a certificate is rounding, for dual coefficients A with tr(AᵀKA) = `form`.
+
+    Coefficients go up to C s and may cancel almost wholly. Sums ΦᵀA over explicit features err by ε‖A‖√κ, κ being the
+    largest κ(x_t, x_t), and their squares by that times their size; scores KA err by ε κ‖A‖, and tr(AᵀKA) by ‖A‖ times
+    that. The scores of rows at a kink of the loss, of mean weight `kinks` over all rows, err at its full slope.
+    """
+    size = np.linalg.norm(A) * np.sqrt(largest)
+    if explicit:
+        return float(EPSILON * size * (np.sqrt(max(form, 0.0)) + EPSILON * size) / (C * len(A)))
+    return float(EPSILON * size * (size / (C * len(A)) + np.sqrt(largest) * kinks))
+
+
 def _over_all(model, rows, sample_weight) -> Combination:
     """Return the model's combination with every member of its family, those it never met with weight zero.
 
@@ -135,8 +152,9 @@ def _over_all(model, rows, sample_weight) -> Combination:
 def certify(model, X, y, sample_weight=None) -> Certificate:
     """Recompute a fitted model's certificate from its public attributes and the training data.
 
-    Nothing is taken from the solver's own book-keeping: scores and g come from ``dual_coef_``, ``weights_`` and
-    ``intercept_``, kernel by kernel. O(m n²) for kernels without explicit features.
+    Nothing is taken from the solver's own book-keeping: g comes from ``dual_coef_``, kernel by kernel, the scores are
+    those that the model predicts, and the norms those of its coefficients. O(m n²) for kernels without explicit
+    features. A fit warns where rounding keeps the result from agreeing with ``objective_`` and ``gap_``.
 
     Parameters
     ----------
@@ -159,35 +177,51 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     combination, A = _over_all(model, rows, s), model.dual_coef_
     b = model.intercept_ - model.target_mean_
     weights, rho = combination.weights, combination.rho
-    forms, F = _forms_and_scores(combination, rows, A)
+    forms, F = _forms(combination, rows, A), model.result_.predictor.scores(rows) - model.target_mean_
     inverse = np.divide(1.0, rho**2, out=np.zeros(len(rho)), where=rho > 0)
-    u = rho * weights * np.sqrt(forms)
+    norms = _norms(model.result_.predictor, combination, forms)
 
     def bounds(point, forms_there):
         if getattr(model.solver_, "p", None) is None:  # two stages: the kernel is fixed
-            penalty = dual_penalty = float(weights @ forms_there)
+            used = weights > 0
+            penalty, dual_penalty = (
+                float(np.sum(norms[used] ** 2 / weights[used])),
+                float(weights @ forms_there),
+            )
         else:
             penalty, dual_penalty = model.solver_.penalties(
-                u, forms_there * inverse, 1.0 / (model.C_ * len(A))
+                rho * norms, forms_there * inverse, 1.0 / (model.C_ * len(A))
             )
         return certificate(
-            model.loss_, Y, F + b, point, model.C_, s, penalty=penalty, dual_penalty=dual_penalty, intercept=b
+            model.loss_, Y, F, point, model.C_, s, penalty=penalty, dual_penalty=dual_penalty, intercept=b
         )
 
     multiple = feasible_multiple(model.loss_, Y, A, model.C_, s)
     found = bounds(A * multiple, forms * multiple**2)
     if multiple < 1 - DOMAIN_SLACK:  # the nearest feasible point may be a better one than the multiple
         nearest = feasible_projection(model.loss_, Y, A, model.C_, s)
-        other = bounds(nearest, _forms_and_scores(combination, rows, nearest)[0])
+        other = bounds(nearest, _forms(combination, rows, nearest))
         found = Certificate(found.primal, max(found.dual, other.dual))
     return found
 
 
-def _forms_and_scores(combination: Combination, rows, A) -> tuple[np.ndarray, np.ndarray]:
-    """Return tr(AᵀK_iA) of every kernel, and Σ_i weights_i K_i A."""
-    forms, F = np.empty(len(combination)), np.zeros(A.shape)
-    for i, (member, weight) in enumerate(zip(combination.members, combination.weights, strict=True)):
-        KA = combination.family.apply(rows, rows, A, [member])[0]
-        forms[i] = np.vdot(A, KA)
-        F += weight * KA
-    return np.maximum(forms, 0.0), F
+def _forms(combination: Combination, rows, A) -> np.ndarray:
+    """Return tr(AᵀK_iA) of every kernel, one after the other; from ΦᵀA, which loses fewer digits, where there is Φ."""
+    family: Any = combination.family
+    if can(family, HasFeatures):
+        phis = (family.features(rows, [member]) for member in combination.members)
+        return np.array([np.square(phi.T @ A).sum() for phi in phis])
+    forms = [np.vdot(A, family.apply(rows, rows, A, [member])[0]) for member in combination.members]
+    return np.maximum(forms, 0.0)
+
+
+def _norms(predictor: Any, combination: Combination, forms: np.ndarray) -> np.ndarray:
+    """Return ‖w_i‖ of every kernel: of the coefficients of explicit features, or of those that A stands for."""
+    if not hasattr(predictor, "W"):
+        return combination.weights * np.sqrt(forms)
+    met, family = predictor.combination, predictor.combination.family
+    used = np.flatnonzero(met.weights).tolist()
+    owner = np.repeat(np.arange(len(used)), family.widths([met.members[i] for i in used]))
+    squares = np.bincount(owner, weights=np.square(predictor.W).sum(axis=1), minlength=len(used))
+    norms = dict(zip((met.members[i] for i in used), np.sqrt(squares), strict=True))
+    return np.array([norms.get(member, 0.0) for member in combination.members])

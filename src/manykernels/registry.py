@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 from ._util.memory import free_bytes, gibibytes
 from ._util.text import brief, warn
@@ -110,9 +111,11 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto", blocks: An
             return Finite(bandwidth_grid(GRIDS[kernels], X, sample_weight))
         if kernels in FAMILIES:
             return FAMILIES[kernels]()
+        if kernels in PAIRWISE_KERNEL_FUNCTIONS:  # as in a list
+            return Finite([kernels])
         raise ValueError(
-            f"kernels is {kernels!r}; use one of {', '.join(sorted([*FAMILIES, *GRIDS]))}, a list or dict "
-            "of kernels, or a family."
+            f"kernels is {kernels!r}; use one of {', '.join(sorted([*FAMILIES, *GRIDS]))}, scikit-learn's name of a "
+            "kernel, a list or dict of kernels, or a family."
         )
     if isinstance(kernels, Kernel) or (callable(kernels) and not isinstance(kernels, type)):
         return Finite([kernels])

@@ -376,3 +376,81 @@ def test_values_that_overflow_are_told():
         "too large to add up|too extreme to compute with",
         lambda: MKLRegressor(Products(degree=400), solver="uniform", C=1.0).fit(X, y),
     )
+
+
+# -- numbers of any size ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("C", [10**30, np.float32(2.0), 3])
+def test_C_may_be_any_real_number(C):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    assert float(C) == MKLRegressor("linear", C=C).fit(X, X[:, 0]).C_
+
+
+@pytest.mark.parametrize("C", [10**400, 1e300, 1e-300, True, "large", None, 0, -1.0, np.nan, np.inf])
+def test_C_out_of_range_is_named(C):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"^C (is|times) .*\.?$"):
+        MKLRegressor("linear", C=C).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("name", ["X", "y", "sample_weight"])
+def test_whole_numbers_beyond_floats_are_refused_in_a_sentence(name):
+    given = {"X": [[1, 2], [3, 4]] * 5, "y": [1, 2] * 5, "sample_weight": [1] * 10}
+    given[name][0] = [10**400, 1] if name == "X" else 10**400
+    with pytest.raises(ValueError, match=f"{name}.* holds a number beyond the range of floats"):
+        MKLRegressor("linear", C=1.0).fit(**given)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+@pytest.mark.parametrize("solver", ["lp_norm", "greedy", "simple_mkl", "alignment", "blockwise"])
+def test_targets_whose_squares_leave_the_floats_are_refused(solver, scale):
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"y has values up to .* rescale y\."):
+        MKLRegressor("gaussian", solver=solver, C=1.0).fit(
+            rng.normal(size=(20, 2)), scale * rng.normal(size=20)
+        )
+
+
+@pytest.mark.parametrize("classes, match", [([], "is empty"), ([0, "a"], "text and numbers")])
+def test_classes_that_cannot_be_are_named(classes, match):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    for given in (classes, np.array(classes, dtype=object)):
+        with pytest.raises(ValueError, match=f"classes.* {match}"):
+            MKLClassifier("laplacian", solver="blockwise", C=1.0).partial_fit(X, [0, 1] * 10, classes=given)
+
+
+def test_a_name_of_scikit_learn_is_a_kernel_alone_as_in_a_list():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    alone, listed = (MKLRegressor(k, C=1.0).fit(X, X[:, 0]).predict(X) for k in ("rbf", ["rbf"]))
+    np.testing.assert_array_equal(alone, listed)
+
+
+@pytest.mark.parametrize("kernel, relation", [(RBF, "1/sigma²"), (Laplacian, "1/sigma")])
+def test_gamma_is_told_its_name_here(kernel, relation):
+    with pytest.raises(
+        TypeError, match=f"{kernel.__name__} has no gamma; pass sigma, with gamma = {relation}."
+    ):
+        kernel(gamma=1)
+
+
+def test_a_parameter_of_a_name_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="solver__p cannot be set, as solver is 'auto'"):
+        MKLRegressor().set_params(solver__p=1.2)
+    assert MKLRegressor(solver=LpNorm()).set_params(solver__p=1.2).solver.p == 1.2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MKLRegressor(solver=GreedyAlignment(epsilon=1e308)),
+        lambda: MKLRegressor(solver=GreedyAlignment(epsilon=1e-320)),
+        lambda: MKLRegressor("laplacian", solver=Blockwise(grids=10**30)),
+        lambda: MKLRegressor(RBF(10**400)),
+        lambda: MKLRegressor("linear", solver=LpNorm(tol=10**400)),
+    ],
+)
+def test_parameters_out_of_range_are_named_with_their_owner(make):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"^\w+ of \w+ is .*; use .*\.$"):
+        make().fit(X, X[:, 0])

@@ -86,3 +86,11 @@ def test_a_gap_relative_to_nothing_is_finite_where_it_is_zero():
 @pytest.mark.parametrize("room", [manykernels.solvers, manykernels.machines])
 def test_completion_shows_public_names_only(room):
     assert dir(room) == sorted(room.__all__)
+
+
+def test_a_bracket_that_no_longer_shrinks_ends_the_loop():
+    descent = Descent(1e-6, 0.0, patience=5)
+    # The gap halves ten times and then stays.
+    gaps = [0.5 ** min(k, 10) for k in range(100)]
+    descent.follow(iterates(*((1.0 + gap, gap) for gap in gaps)))
+    assert descent.stalled and not descent.closed and descent.n_iter == 11 + 5

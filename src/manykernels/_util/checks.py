@@ -65,7 +65,14 @@ class Rule:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+    """Whether a value is a real number that a float can hold; a whole number may be too long for that."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def whole(least: int, most: int | None = None) -> Rule:

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._util.checks import refuse_missing
+from .._util.checks import number, refuse_missing
 from .._util.memory import parse_bytes
 from .._util.text import brief
 from ..combination import Combination
@@ -45,6 +45,7 @@ from ..registry import (
 from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
 from ..solvers.log import OnIteration, heard
+from ..solvers.verdict import warn_of_rounding
 from .targets import NOTHING_KNOWN, Known, encoded
 
 #: What `kernels`, `normalize` and `random_state` may be.
@@ -52,6 +53,12 @@ Kernels: TypeAlias = str | Kernel | Family | Sequence[Any] | Mapping[str, Any] |
 Normalize: TypeAlias = Literal["auto", "trace", "base"] | Sequence[float] | np.ndarray | None
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
 
+#: What to pass for a parameter that may also be a name.
+OBJECTS = {"solver": "solver=LpNorm()", "kernels": "kernels=[RBF()]"}
+#: What C may be.
+POSITIVE = number(open="left")
+#: What targets, C and weights may be, and the product of all three: their squares are computed with.
+LARGEST, SMALLEST = 1e60, 1e-60
 #: Sparse rows are made dense for kernels that need it, up to this many bytes.
 DENSE_BYTES = 2**31
 
@@ -80,7 +87,8 @@ def check_weights(sample_weight, X, *, none: bool = False) -> np.ndarray:
         # Some versions of scikit-learn refuse zeros alone, so the shape is checked on ones.
         ones = np.ones_like(sample_weight, dtype=np.float64)
         return 0.0 * _check_sample_weight(ones, X, dtype=np.float64)
-    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    with within_floats("sample_weight"):
+        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def subjects(groups, X) -> np.ndarray | None:
@@ -96,6 +104,30 @@ def subjects(groups, X) -> np.ndarray | None:
             "groups holds one group only, and no row is left when it leaves; pass at least two groups, or none."
         )
     return numbers
+
+
+@contextmanager
+def within_floats(what: str) -> Iterator[None]:
+    """Say which argument holds a whole number that is too long for a float."""
+    try:
+        yield
+    except OverflowError:
+        raise ValueError(f"{what} holds a number beyond the range of floats; rescale it.") from None
+
+
+def refuse_overflow(Y: np.ndarray, C: float, s: np.ndarray) -> None:
+    """Raise ValueError for centred targets, weights and C whose squares or products leave the range of floats."""
+    far = float(np.abs(Y).max(initial=0.0))
+    if far > LARGEST or 0.0 < far < SMALLEST:
+        raise ValueError(
+            f"y has values up to {far:.0e} about its mean, too extreme to compute with; rescale y."
+        )
+    top = C * float(s.max(initial=0.0))
+    if top > LARGEST or 0.0 < top < SMALLEST or top * far > LARGEST:
+        raise ValueError(
+            f"C times the largest sample weight is {top:.0e}, too extreme to compute with for values of y up to "
+            f"{far:.0e}; use a C or weights nearer to 1."
+        )
 
 
 @contextmanager
@@ -141,7 +173,10 @@ class KernelEstimator(BaseEstimator):
         """Validate X and y for a fit; a single precomputed matrix becomes a stack."""
         if not self._pairwise:
             types = self._row_types(X)
-            return validate_data(self, X, y, accept_sparse="csr", dtype=types, multi_output=True, **options)
+            with within_floats("X or y"):  # in one order of memory, as searches amplify rounding
+                return validate_data(
+                    self, X, y, accept_sparse="csr", dtype=types, order="C", multi_output=True, **options
+                )
         X, y = validate_data(
             self,
             X,
@@ -179,7 +214,10 @@ class KernelEstimator(BaseEstimator):
         check_is_fitted(self)
         family = self.combination_.family
         if not family.pairwise:
-            rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=self._known_types())
+            with within_floats("X"):
+                rows = validate_data(
+                    self, X, reset=False, accept_sparse="csr", dtype=self._known_types(), order="C"
+                )
             return as_needed(rows, family)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
         X = X[:, :, None] if X.ndim == 2 else X
@@ -189,6 +227,18 @@ class KernelEstimator(BaseEstimator):
                 "pass the shape (n, n_train, n_kernels)."
             )
         return X
+
+    def set_params(self, **params) -> Self:
+        """Set parameters; those of a solver or of kernels that are given by name have none to set."""
+        for key in params:
+            name, dots, part = key.partition("__")
+            held = params.get(name, getattr(self, name, None))
+            if dots and isinstance(held, str):
+                raise ValueError(
+                    f"{key} cannot be set, as {name} is {held!r}, a name without parameters; pass an object first, "
+                    f"such as {OBJECTS.get(name, name)} with its {part}."
+                )
+        return super().set_params(**params)
 
     def save(self, path) -> None:
         """Write what was fitted to a file that :func:`manykernels.load` opens without running code."""
@@ -291,6 +341,7 @@ class MKL(KernelEstimator):
                 self._progress(on_iteration),
                 calibrate=getattr(self, "calibrate", False),
             )
+            warn_of_rounding(task.problem, result)
             self._store(result, task.problem.C)
             if self.result_.left_out is not None:
                 self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
@@ -298,10 +349,8 @@ class MKL(KernelEstimator):
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
         chosen = isinstance(self.C, str) and self.C == "auto"
-        if not chosen and not (
-            isinstance(self.C, int | float | np.number) and np.isfinite(self.C) and self.C > 0
-        ):
-            raise ValueError(f"C is {self.C!r}; it must be a positive finite number, or 'auto'.")
+        if not chosen and not POSITIVE.accepts(self.C):
+            raise ValueError(f"C is {brief(self.C)}; it must be {POSITIVE.words}, or 'auto'.")
         if y is not None:
             refuse_missing(y)
         if self._reads_tables:
@@ -327,8 +376,9 @@ class MKL(KernelEstimator):
             self.target_mean_ = known.mean
         else:
             self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
-        C = 1.0 if chosen else float(self.C)
-        return Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
+        C, Y = 1.0 if chosen else float(self.C), Y - self.target_mean_
+        refuse_overflow(Y, C, s)
+        return Problem(X, Y, family, scale, self.loss_, C, s, chosen)
 
     @property
     def _memory(self) -> int:

@@ -40,7 +40,16 @@ NOTHING_KNOWN = Known()
 def announced_classes(classes) -> np.ndarray:
     """Return the labels given as ``classes=``, sorted."""
     refuse_missing(classes, name="classes")
-    return np.unique(np.asarray(classes))
+    labels = list(classes) if np.ndim(classes) else [classes]
+    if not labels:
+        raise ValueError("classes is empty; list every label that will come up, at least two.")
+    # Of numbers and text NumPy would make text, which no number in y is equal to.
+    if len({isinstance(label, str) for label in labels}) > 1:
+        raise ValueError("classes mixes text and numbers; use one kind, that of the labels in y.")
+    try:
+        return np.unique(np.asarray(classes))
+    except TypeError:
+        raise ValueError("classes mixes labels of several types; use text, or numbers.") from None
 
 
 def distinct_classes(y: np.ndarray, task: str) -> np.ndarray:

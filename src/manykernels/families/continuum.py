@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .._util.threads import map_in_threads
+from .._util.threads import map_in_threads, one_blas_thread
 from ..kernels import Kernel
 from ..kernels.statistics import Rows
 from .bank import BANK_SIZES, Bank, BankSizes, KernelBank, each_applied, row_tiles, weighted_gram
@@ -108,10 +108,14 @@ def weights_of(scale: Scaling | None, n: int) -> np.ndarray:
 
 
 def over_tiles(func: Callable[[int, int], Any], n: int) -> list[Any]:
-    """Return ``func(a, b)`` for the row tiles of n rows, in order; on threads where that pays."""
+    """Return ``func(a, b)`` for the row tiles of n rows, in order; on threads where that pays.
+
+    BLAS has one thread in any case: a search would amplify the rounding of several to another maximum.
+    """
     tiles = row_tiles(n)
     if len(tiles) < FEW_TILES:
-        return [func(a, b) for a, b in tiles]
+        with one_blas_thread():
+            return [func(a, b) for a, b in tiles]
     return map_in_threads(lambda tile: func(*tile), tiles)
 
 

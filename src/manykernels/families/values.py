@@ -134,7 +134,8 @@ class _Single:
     def __init__(self, X: np.ndarray, centred: bool):
         X = X - X.mean(axis=0) if centred else X
         norms = np.einsum("ij,ij->i", X, X)
-        self.X, self.norms = X.astype(np.float32), norms.astype(np.float32)
+        with np.errstate(over="ignore"):  # rows beyond single precision are not enough for any kernel
+            self.X, self.norms = X.astype(np.float32), norms.astype(np.float32)
         #: What rounding may do to an inner product or a squared distance.
         self.error = 2 * float(np.finfo(np.float32).eps) * float(norms.max(initial=0.0))
 
@@ -153,6 +154,8 @@ class _Single:
 
     def enough_for(self, statistic: str, kernel: Kernel) -> bool:
         """Whether rounding of the statistic leaves the kernel's values as they are, on a sample of the rows."""
+        if not self.error < LARGEST:  # beyond the range of single precision, or near it
+            return False
         rows = np.unique(np.linspace(0, len(self.X) - 1, PROBED).astype(int))
         key = (statistic, None)
         S = self.statistics([key], rows, rows)[key].astype(float)

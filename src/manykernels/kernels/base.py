@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -33,6 +33,8 @@ class Kernel(BaseEstimator):
         Whether `random_features` gives features to estimate it by; exact ones will do.
     accepts_sparse : bool
         Whether the kernel can be computed without making sparse rows dense.
+    elsewhere : dict
+        What to pass instead of a parameter that other libraries have, by its name there.
     """
 
     rules: ClassVar[dict[str, Rule]] = {}
@@ -40,7 +42,15 @@ class Kernel(BaseEstimator):
     explicit: ClassVar[bool] = False
     has_random_features: ClassVar[bool] = False
     accepts_sparse: ClassVar[bool] = True
+    elsewhere: ClassVar[dict[str, str]] = {}
     columns: Any = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse a parameter that other libraries have, with its name here."""
+        for name in kwargs:
+            if name in cls.elsewhere:
+                raise TypeError(f"{cls.__name__} has no {name}; pass {cls.elsewhere[name]}.")
+        return super().__new__(cls)
 
     @property
     def shares(self) -> Any:

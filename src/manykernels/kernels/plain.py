@@ -80,10 +80,10 @@ class _WithBandwidth(Kernel):
 
     def random_features(self, n_features: int, seed: int, index: int, size: int) -> FeatureMap:
         """Return the random features that suit the kernel."""
-        return self.feature_map(self.sigma, self.width(n_features), self.columns, seed, index, size)
+        return self.feature_map(float(self.sigma), self.width(n_features), self.columns, seed, index, size)
 
     def _symbol(self):
-        return f"{self.symbol}(σ={self.sigma:.3g})"
+        return f"{self.symbol}(σ={float(self.sigma):.3g})"
 
 
 class RBF(_WithBandwidth):
@@ -99,6 +99,7 @@ class RBF(_WithBandwidth):
 
     statistic = "sqdist"
     power, symbol, feature_map = 2, "rbf", Fourier
+    elsewhere = {"gamma": "sigma, with gamma = 1/sigma²"}
 
 
 class Laplacian(_WithBandwidth):
@@ -114,6 +115,7 @@ class Laplacian(_WithBandwidth):
 
     statistic = "l1"
     power, symbol, feature_map = 1, "laplacian", Binning
+    elsewhere = {"gamma": "sigma, with gamma = 1/sigma"}
 
 
 class Polynomial(Kernel):
@@ -133,7 +135,7 @@ class Polynomial(Kernel):
 
     statistic = "dot"
     has_random_features = True
-    rules = {"degree": whole(1), "gamma": POSITIVE, "coef0": number()}
+    rules = {"degree": whole(1, 1000), "gamma": POSITIVE, "coef0": number()}
 
     def __init__(self, degree: int = 2, gamma: float = 1.0, coef0: float = 1.0, columns: Any = None):
         self.degree = degree

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import expit, xlog1py, xlogy
 
 from .base import DOMAIN_SLACK, Loss
 
@@ -31,7 +31,7 @@ class Logistic(Loss):
         V = -Y * U
         inside = ((V >= -DOMAIN_SLACK) & (V <= 1.0 + DOMAIN_SLACK)).all(axis=1)
         V = np.clip(V, 0.0, 1.0)
-        return np.where(inside, (xlogy(V, V) + xlogy(1.0 - V, 1.0 - V)).sum(axis=1), np.inf)
+        return np.where(inside, (xlogy(V, V) + xlog1py(1.0 - V, -V)).sum(axis=1), np.inf)
 
     def feasible(self, Y: np.ndarray, U: np.ndarray) -> np.ndarray:
         return -Y * np.clip(-Y * U, 0.0, 1.0)

@@ -13,6 +13,9 @@ import numpy as np
 
 from .spaces import Solve, Space
 
+#: Newton steps of a proximal loop. Machines that rounding lets end take 30 to 150; the others would never.
+MOST_STEPS = 250
+
 Response = Callable[[np.ndarray], np.ndarray]
 Curvature = Callable[[np.ndarray, np.ndarray], Solve]
 
@@ -186,7 +189,7 @@ def proximal(
     enough = max(bound, 1.0 / space.scale)  # a step that crosses the feasible set
     least = step = 1e3 / space.scale
     stalled, n_iter, least_natural, final = 0, 0, np.inf, False
-    for _ in range(60):
+    while n_iter < MOST_STEPS:
         response, curvature = _around(problem, A, step)
         trial = newton(space, State(state.V, state.F), response, curvature, tol, max_iter=25)
         n_iter += trial.n_iter

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 
 from .._util.checks import Rule, check_parameters, number, whole
 from .._util.text import brief, warn
@@ -22,10 +23,12 @@ from ..streaming.stream import MemoryStream, Stream
 from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
-from .loop import ROUNDING, Descent, relative_gap, warn_early, warn_interrupted
+from .loop import PATIENCE, ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
 from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
 
+#: What to say where rounding ends the steps.
+STALLED = "the last ones brought no progress: raise tol, lower C, or standardise the columns of X"
 #: Relative gap of runs that are only compared with each other.
 ROUGH = 1e-2
 
@@ -164,7 +167,15 @@ def machine_on(
     iterate = work.evaluate(theta)
     log.add(iterate.objective, iterate.gap, int(np.count_nonzero(theta)))
     # The machine is solved to 1e-10 where rounding allows it; a gap above this means that it was not.
-    converged = iterate.gap <= 1e-6 * iterate.objective + ROUNDING * work.start_value()
+    floor = ROUNDING * work.start_value()
+    converged = small_gap(iterate, 1e-6, floor)
+    if not converged:
+        gap = relative_gap(iterate.gap, iterate.objective, floor)
+        warn(
+            f"the machine stopped at a relative gap of {gap:.1e}, where rounding ends it; lower C, or standardise the "
+            "columns of X.",
+            ConvergenceWarning,
+        )
     return result_of(work.predictor(iterate), iterate, log.trace(), n_iter=1, converged=converged)
 
 
@@ -284,6 +295,7 @@ class BatchSolver(Solver):
     requires = (Enumerable,)
     accepts_init = True
     rules: ClassVar[Mapping[str, Rule]] = {"tol": number(), "max_iter": whole(1)}
+    patience: ClassVar[int] = PATIENCE
     max_iter: int
     tol: float
 
@@ -301,14 +313,15 @@ class BatchSolver(Solver):
         log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
         floor = ROUNDING * work.start_value()
-        descent = Descent(self.tol, floor, self.max_iter, log)
+        descent = Descent(self.tol, floor, self.max_iter, log, patience=self.patience)
         descent.run(self.iterates(work, check_init(init, work.alive)))
         best, n_iter = descent.answer, descent.n_iter
         gap = relative_gap(best.gap, best.objective, floor)
         if descent.interrupted:
             warn_interrupted(n_iter, "iterations", gap)
         elif not (descent.closed or descent.stopped):
-            warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; raise max_iter or tol")
+            advice = STALLED if descent.stalled else "raise max_iter or tol"
+            warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
         return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
 
 

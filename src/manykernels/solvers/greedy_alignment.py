@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from .._util.arrays import row_blocks
 from .._util.checks import FLAG, choice, number, whole
+from .._util.threads import one_blas_thread
 from ..combination import Combination
 from ..families.base import Direction, Maximisable
 from ..problem import Problem
@@ -81,7 +82,7 @@ class GreedyAlignment(TwoStageSolver):
     requires = (Maximisable,)
     rules: ClassVar = {
         "objective": choice("alignment", "euclidean"),
-        "epsilon": number(open="left"),
+        "epsilon": number(1e-100, 1e100),
         "max_kernels": whole(1),
         "tol": number(),
         "eta_max": number(open="left"),
@@ -128,7 +129,7 @@ class GreedyAlignment(TwoStageSolver):
         self.check_compatible(problem.family, problem.loss)
         steps = _Alignment7(self, problem) if self.objective == "alignment" else _Euclidean8(self, problem)
         rng = generator(self.random_state)
-        with Interruptible(steps.kept):
+        with one_blas_thread(), Interruptible(steps.kept):  # each search starts from the rounding of the last
             while len(steps.theta) < self.max_kernels and steps.step(rng):
                 logger.debug("alignment %.6f with %d kernels", steps.alignments[-1], len(steps.theta))
         members, theta = merged(steps.members, steps.theta)

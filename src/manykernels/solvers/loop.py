@@ -18,6 +18,8 @@ from .workspace import Iterate
 
 #: Gaps below this share of the objective at f = 0 are rounding, not progress.
 ROUNDING = 1e-12
+#: Iterates without progress after which a descent on kernel weights ends.
+PATIENCE = 40
 
 
 #: Whether runs are trials, of which none is the answer: Ctrl-C then ends all of them.
@@ -71,6 +73,29 @@ class Interruptible:
         return True
 
 
+class Bracket:
+    """The least P less the largest D of all iterates so far, which holds the optimum.
+
+    Attributes
+    ----------
+    since : int
+        Iterates since it last shrank by a hundredth.
+    """
+
+    def __init__(self) -> None:
+        self._primal, self._dual, self._width, self.since = np.inf, -np.inf, np.inf, 0
+
+    def take(self, objective: float, gap: float) -> int:
+        """Take notice of an iterate, and return `since`."""
+        self._primal, self._dual = min(self._primal, objective), max(self._dual, objective - gap)
+        width = self._primal - self._dual
+        if width < 0.99 * self._width:
+            self._width, self.since = width, 0
+        else:
+            self.since += 1
+        return self.since
+
+
 class Descent:
     """The loop around an algorithm that yields iterates: it keeps the best, calls back, and says when it is enough.
 
@@ -86,6 +111,9 @@ class Descent:
         Records every iterate and calls back.
     predictor : callable, optional
         Returns an iterate's predictor, for the callback.
+    patience : int or None
+        Iterates within which the bracket of the optimum, the least P less the largest D, must shrink by a hundredth:
+        slower than that no gap closes, and it is rounding that ends the steps. None for as many as it takes.
     later : bool
         Whether of two iterates with the same objective the later one is kept: where steps go down to rounding, its
         gap is the smaller one.
@@ -95,8 +123,9 @@ class Descent:
     best, last : Iterate or None
     n_iter : int
         Iterates so far.
-    closed, stopped, interrupted : bool
-        Whether the gap of the last was small enough, the callback said stop, or Ctrl-C came.
+    closed, stopped, stalled, interrupted : bool
+        Whether the gap of the last was small enough, the callback said stop, the bracket no longer shrank, or Ctrl-C
+        came.
     """
 
     def __init__(
@@ -107,13 +136,15 @@ class Descent:
         log: Log | None = None,
         predictor: Callable[[Iterate], Predictor] | None = None,
         later: bool = True,
+        patience: int | None = None,
     ):
+        self.patience, self._bracket = patience, Bracket()
         self.tol, self.floor, self.most, self.log = tol, floor, most, log
         self.predictor, self.later = predictor, later
         self.best: Iterate | None = None
         self.last: Iterate | None = None
         self.n_iter = 0
-        self.closed = self.stopped = self.interrupted = False
+        self.closed = self.stopped = self.stalled = self.interrupted = False
 
     @property
     def answer(self) -> Iterate:
@@ -147,7 +178,9 @@ class Descent:
             make = None if predictor is None else lambda: predictor(iterate)
             kernels = int(np.count_nonzero(iterate.theta))
             self.stopped = self.log.add(iterate.objective, iterate.gap, kernels, make)
-        return self.closed or self.stopped or self.n_iter >= self.most
+        still = self._bracket.take(iterate.objective, iterate.gap)
+        self.stalled = self.patience is not None and still >= self.patience and not self.closed
+        return self.closed or self.stopped or self.stalled or self.n_iter >= self.most
 
 
 def small_gap(iterate: Iterate, tol: float, floor: float) -> bool:

@@ -42,6 +42,7 @@ class SILP(BatchSolver):
     """
 
     p = 1.0
+    patience = 120  # cuts may come in between for dozens of iterations before the bounds move
 
     def __init__(self, tol=1e-3, max_iter=1000):
         self.tol = tol

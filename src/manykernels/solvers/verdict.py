@@ -9,8 +9,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._util.text import warn
+from ..certificates import rounding
 from ..losses import Loss, get_loss
+from ..problem import Problem, Result
 
+#: A certificate with more rounding than this has a warning: ten times as much is where its eighth digit goes.
+FEW_DIGITS = 1e-9
 #: Rows that are enough for a verdict.
 ENOUGH = 256
 #: A constant with this share of the loss of f = 0 has met no two different targets.
@@ -95,6 +99,30 @@ def _right(F: np.ndarray, Y: np.ndarray, s: np.ndarray) -> float:
     """Return the share of rows whose class has the largest score."""
     same = (F > 0) == (Y > 0) if Y.shape[1] == 1 else F.argmax(axis=1) == Y.argmax(axis=1)
     return float(np.average(same.ravel(), weights=s))
+
+
+def warn_of_rounding(problem: Problem, result: Result) -> None:
+    """Warn where a certificate from the dual coefficients has fewer than eight digits, whoever computes it."""
+    A = result.dual_coef
+    if A is None or result.gap_kind != "exact" or not A.any():
+        return
+    explicit = hasattr(result.predictor, "W")
+    form = 0.0
+    if explicit:
+        form = float(np.vdot(A, result.predictor.scores(problem.X) - result.predictor.intercept))
+    C = problem.C if result.C is None else result.C
+    largest = 1.0 + float(result.combination.diag(problem.X).max())
+    s = problem.sample_weight
+    kinks = 0.0 if problem.loss.smooth else float(s @ A.any(axis=1)) / len(s)
+    noise = rounding(A, form, largest, C, explicit=explicit, kinks=kinks)
+    share = noise / max(abs(result.objective), np.finfo(float).tiny)
+    if share > FEW_DIGITS:
+        top = C * float(s.max())
+        warn(
+            f"rounding limits objective_ and gap_ to about {10 * share:.0e} of the objective, as C times the largest "
+            f"weight is {top:.0e}; lower C, or weights that stand out.",
+            ConvergenceWarning,
+        )
 
 
 def best_constant(loss: Loss, targets: np.ndarray) -> np.ndarray:

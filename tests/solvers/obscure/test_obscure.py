@@ -323,12 +323,34 @@ def test_nearest_feasible_point_tightens_the_bound():
 # -- when to stop --------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("error")
-def test_it_stops_when_the_objective_has_settled():
-    r = Obscure(1.3, tol=1e-3, random_state=0).solve(stacked("hinge", n=100))
-    assert r.converged and r.n_iter < 210
+def test_it_stops_when_the_objective_has_settled_and_says_so():
+    with pytest.warns(
+        ConvergenceWarning, match=r"relative gap of .*, above tol=0.001; the objective hardly falls"
+    ):
+        r = Obscure(1.3, tol=1e-3, random_state=0).solve(stacked("hinge", n=100))
+    assert not r.converged and r.n_iter < 210 and r.trace.extra["ending"] == ("settled",)
     late = r.trace.objective[-20:]
     assert abs(np.mean(late[:10]) - np.mean(late[10:])) <= 0.02 * np.mean(late)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_gap_within_tol_is_convergence_without_a_word():
+    r = Obscure(1.3, tol=0.2, random_state=0).solve(stacked("hinge", n=100))
+    assert r.converged and r.gap <= 0.2 * r.objective and r.trace.extra["ending"] == ("gap",)
+
+
+@pytest.mark.parametrize("solver", [Obscure(2.0, random_state=0), Ufo(random_state=0)])
+def test_no_fit_is_worse_than_f_0_nor_called_converged_at_a_large_gap(solver):
+    # Weights over twelve orders of magnitude with a large C: single rows push the steps far beyond the optimum.
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, s = rng.normal(size=(60, 3)), 10 ** rng.uniform(-6, 6, size=60)
+        y = np.where(X[:, 0] + rng.normal(size=60) > 0, 1, 0)
+        model = MKLClassifier("gaussian", solver=solver, loss="squared", C=5e3)
+        with pytest.warns(ConvergenceWarning, match="relative gap of"):
+            model.fit(X, y, sample_weight=s)
+        assert not model.converged_ and model.gap_ > solver.tol * model.objective_
+        assert model.objective_ <= 0.5 * s.mean() * (1 + 1e-12)  # the squared loss of f = 0
 
 
 def test_epochs_that_run_out_warn_with_the_gap():

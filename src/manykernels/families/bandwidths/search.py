@@ -13,10 +13,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import issparse
 
+from ..._util.threads import one_blas_thread
 from ...kernels import pairwise_statistic
 from ...kernels._distances import add_l1_moments, l1_distances
 from ...kernels.statistics import Rows
-from ..bank import row_tiles
 from ..base import Direction, Members, Scaling, Searcher
 from ..continuum import draw_near, kept, maxima, over_tiles
 from ..search import rho_sq_of
@@ -243,7 +243,10 @@ class ColumnwiseSearch(Searcher):
 
     def _best(self, direction, size, exclude, rng):
         """Return the best maxima that were found; hardly ever worse than the best on a line."""
-        rng = np.random.default_rng(0) if rng is None else rng
+        with one_blas_thread():  # a climb would amplify the rounding of several
+            return self._found(direction, size, exclude, np.random.default_rng(0) if rng is None else rng)
+
+    def _found(self, direction, size, exclude, rng):
         M = direction.matrix()
         unit = float(np.linalg.norm(M))
         whole = (M / unit).astype(np.float32)
@@ -292,8 +295,8 @@ def _gaussian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]:
     """
     squares = np.square(Z)
     norms = squares.sum(axis=1)
-    value, gradient = 0.0, np.zeros(Z.shape[1])
-    for a, b in row_tiles(len(Z)):  # the upper triangle, in tiles that stay in cache
+
+    def partial(a: int, b: int):  # the upper triangle, in tiles that stay in cache
         W = Z[a:b] @ Z[a:].T
         W *= 2.0
         W -= norms[a:b, None]
@@ -303,10 +306,12 @@ def _gaussian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]:
         W *= M[a:b, a:]
         W[:, b - a :] *= 2.0  # the mirror image
         sums = W.sum(axis=1)
-        value += float(sums.sum(dtype=float))
-        gradient += sums @ squares[a:b] + W.sum(axis=0) @ squares[a:]
+        gradient = (sums @ squares[a:b] + W.sum(axis=0) @ squares[a:]).astype(float)
         gradient -= 2.0 * np.einsum("ij,ij->j", Z[a:b], W @ Z[a:])
-    return value, 2.0 * gradient
+        return np.append(gradient, sums.sum(dtype=float))
+
+    total = sum(over_tiles(partial, len(Z)))
+    return float(total[-1]), 2.0 * total[:-1]
 
 
 def _laplacian_moments(Z: np.ndarray, M: np.ndarray) -> tuple[float, np.ndarray]:

@@ -85,7 +85,7 @@ class Products(Searchable):
     """
 
     factorises = True
-    rules = {"degree": whole(1), "count": choice("distinct", "ordered")}
+    rules = {"degree": whole(1, 1000), "count": choice("distinct", "ordered")}
     #: Known when resolved: the number of base kernels, r, and their names.
     _r: int
     _names: list[str]

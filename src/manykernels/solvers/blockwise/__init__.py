@@ -104,11 +104,11 @@ class Blockwise(StreamingSolver):
 
     requires = (HasRandomFeatures,)
     rules: ClassVar = {
-        "grids": whole(1) | AUTO,
-        "n_features": whole(2) | AUTO,
+        "grids": whole(1, 2**20) | AUTO,
+        "n_features": whole(2, 2**30) | AUTO,
         "sweeps": whole(1) | AUTO,
         "p": number(1, 2),
-        "block": whole(2),
+        "block": whole(2, 2**30),
         "bins": Rule("a power of two from 2 to 2**24", _is_table_size),
         "certify": FLAG,
         "validation_fraction": number(0, 0.5) | AUTO,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,11 +23,13 @@ from sklearn.base import clone
 
 from ..._util.checks import AUTO, FLAG, choice, number, whole
 from ..._util.text import brief
+from ..._util.threads import one_blas_thread
 from ...families.base import Enumerable, Maximisable, can
 from ...problem import Problem
 from ..base import Solver, check_init, generator
 from ..log import Log
 from ..loop import Interruptible, relative_gap, warn_early, warn_interrupted
+from ..workspace import ONE_THREAD
 from .least_squares import LeastSquares, refitter_for
 from .steps import Corrective, Limits, Pursuit, Stepwise
 from .stopping import ROUGH, ExtendedBIC, Folds
@@ -156,10 +159,12 @@ class Greedy(Solver):
         theta = _checked_start(problem, init, self.p)
         log = Log(on_iteration, time.perf_counter())
         rng = generator(self.random_state)
-        limits, interrupted = self._limits(problem, rng, theta)
-        pursuit = self._kind()(self, problem, log, rng, limits, theta)
-        pursuit.interrupted = interrupted
-        result = pursuit.run()
+        # A search would amplify the rounding of several threads.
+        with one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext():
+            limits, interrupted = self._limits(problem, rng, theta)
+            pursuit = self._kind()(self, problem, log, rng, limits, theta)
+            pursuit.interrupted = interrupted
+            result = pursuit.run()
         gap = relative_gap(result.gap, result.objective, pursuit.floor)
         if pursuit.interrupted:
             warn_interrupted(result.n_iter, "iterations", gap)

@@ -17,7 +17,7 @@ from ...families.base import HasFeatures, can
 from ...machines import Fit, solve_primal
 from ...predictors import Dual, Predictor, Primal
 from ...problem import Problem
-from ..loop import ROUNDING, Descent
+from ..loop import PATIENCE, ROUNDING, Descent
 from ..weights import alternation, reduced_gradient
 from ..workspace import Iterate, Workspace
 
@@ -129,7 +129,7 @@ class Refitter:
     def _solve(self, work: Workspace, theta) -> Iterate:
         """Return the solution, or the best iterate where rounding ends the steps."""
         steps = reduced_gradient(work, theta) if self.p == 1 else alternation(work, theta, self.p)
-        descent = Descent(self.tol, ROUNDING * work.start_value(), MOST_MACHINES)
+        descent = Descent(self.tol, ROUNDING * work.start_value(), MOST_MACHINES, patience=PATIENCE)
         descent.follow(steps)
         return descent.answer
 

@@ -19,7 +19,7 @@ from ...families.base import Best, Enumerable, HasFeatures, can
 from ...problem import GapKind, Problem, Result
 from ..active import FEW_MEMBERS, Active
 from ..log import Log
-from ..loop import ROUNDING, Interruptible
+from ..loop import PATIENCE, ROUNDING, Bracket, Interruptible
 from .least_squares import refitter_for
 from .oracle import CANDIDATES, Oracle
 from .refits import Point, Refitter
@@ -317,7 +317,9 @@ class Corrective(Pursuit):
         if self.best is None:
             return
         if self.limits.criterion is not None:
-            self.best = self._selected(self.best)
+            reached, self.best = self.best, self._selected(self.best)
+            if self.best is not reached and self.ending == "gap":  # which is open again
+                self.ending = "criterion"
         elif self.ending == "exact_fit":
             self.best = self._needed(self.best)
 
@@ -373,6 +375,7 @@ class Stepwise(Pursuit):
         super().__init__(*args, **kwargs)
         self.active = Active(self.problem, 1.0)
         self.values: list[float] = []
+        self.bracket = Bracket()
 
     def steps(self) -> None:
         """Alg. 6, lines 4-10."""
@@ -387,6 +390,9 @@ class Stepwise(Pursuit):
                 if self.best is None or point.objective <= self.best.objective:
                     self.best = point
                 if self.record(point, found):
+                    return
+                if self.bracket.take(point.objective, self.log.steps[-1].gap) >= PATIENCE:
+                    self.ending = "no_progress"
                     return
             chosen = self._choose(point, found)
             if chosen is None:

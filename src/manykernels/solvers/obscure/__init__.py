@@ -27,12 +27,17 @@ from ...families.base import Enumerable
 from ...problem import nu_of
 from ..base import Solver, generator, result_of
 from ..log import Log
-from ..loop import ROUNDING, Descent, relative_gap, warn_early, warn_interrupted
+from ..loop import ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
 from ..workspace import Iterate
 from .sequential import Passes, StepRule
 
 #: The decrease of the objective is judged over this many epochs at least, or a quarter of all so far.
 WINDOW = 10
+#: What to say of an end at a gap that was not asked for.
+ADVICE = {
+    "settled": "the objective hardly falls any more: raise tol, or use LpNorm, which closes the gap",
+    "epochs": "the objective is still falling: raise epochs or tol",
+}
 #: The automatic step of the online stage, in units of 1/L²: Theorem 4's R is then at most 4 times the least norm.
 ONLINE_STEP = 2.0
 
@@ -80,17 +85,19 @@ class _Stochastic(Solver):
         run = _Epochs(self, passes, log)
         descent = run.descent
         descent.run(self._stages(run))
-        assert descent.best is not None
-        best = passes.tightened(descent.best)
-        gap = relative_gap(best.gap, best.objective, descent.floor)
-        if descent.interrupted:
-            warn_interrupted(len(log), "epochs", gap)
-        elif run.exhausted:
-            why = f"with the objective still falling by more than tol={self.tol:g} an epoch; raise epochs or tol"
-            warn_early(self, len(log), "epochs", gap, why)
-        trace = log.trace(updates=tuple(run.updates), stage=tuple(run.stages))
-        converged = (run.settled or descent.closed) and not descent.interrupted
+        best = passes.tightened(run.best())
+        converged = small_gap(best, self.tol, descent.floor)
+        self._say(run, relative_gap(best.gap, best.objective, descent.floor), converged)
+        trace = log.trace(updates=tuple(run.updates), stage=tuple(run.stages), ending=(run.ending,))
         return result_of(passes.predictor(best), best, trace, n_iter=len(log), converged=converged)
+
+    def _say(self, run: _Epochs, gap: float, converged: bool) -> None:
+        """Warn of an end at a gap above `tol`, with its reason, unless the callback asked for it."""
+        n_iter = run.descent.n_iter
+        if run.descent.interrupted:
+            warn_interrupted(n_iter, "epochs", gap)
+        elif not (converged or run.descent.stopped):
+            warn_early(self, n_iter, "epochs", gap, f"above tol={self.tol:g}; {ADVICE[run.ending]}")
 
 
 class _Epochs:
@@ -104,8 +111,8 @@ class _Epochs:
         P at f = 0.
     updates, stages : list
         The number of updates in every epoch, and the name of its stage.
-    settled, exhausted : bool
-        Whether the objective of the last stage has settled, or its epochs have run out before.
+    settled : bool
+        Whether the objective of the last stage has settled.
     """
 
     def __init__(self, solver: _Stochastic, passes: Passes, log: Log):
@@ -116,7 +123,19 @@ class _Epochs:
         self.descent = Descent(solver.tol, floor, log=log, predictor=passes.predictor, later=False)
         self.updates: list[int] = []
         self.stages: list[str] = []
-        self.settled = self.exhausted = False
+        self.settled = False
+
+    @property
+    def ending(self) -> str:
+        """Why the epochs ended."""
+        descent = self.descent
+        told = (("interrupted", descent.interrupted), ("gap", descent.closed), ("callback", descent.stopped))
+        return next((why for why, holds in told if holds), "settled" if self.settled else "epochs")
+
+    def best(self) -> Iterate:
+        """Return the best iterate; f = 0 where rows of very unequal weight have left none that is better."""
+        found = self.descent.answer
+        return found if found.objective <= self.start else self.passes.nothing()
 
     def __call__(self, stage: str, rule: StepRule, most: int) -> Iterator[Iterate]:
         """Yield the iterates of up to `most` epochs, fewer when the objective settles."""
@@ -134,7 +153,6 @@ class _Epochs:
             yield iterate
             if self.settled:
                 return
-        self.exhausted = rule.batch
 
     def _has_settled(self, values: list[float]) -> bool:
         """Whether the mean objective of a window is hardly below that of the window before.
@@ -170,8 +188,8 @@ class Obscure(_Stochastic):
     epochs : int
         Most passes of the second stage.
     tol : float
-        Relative decrease of the objective per epoch at which a stage has settled; the mean over the last quarter of
-        the epochs is compared with that of the quarter before.
+        Relative duality gap at which to stop, and relative decrease of the objective per epoch at which a stage has
+        settled: the mean over the last quarter of the epochs is compared with that of the quarter before.
     radius : "auto" or float
         R, a bound on the norm of the optimal predictor. ``"auto"``: from the online stage (Alg. 1, line 10), or from
         f = 0 without one.
@@ -187,9 +205,11 @@ class Obscure(_Stochastic):
     Takes families that can be listed, and every loss of the package. A pass costs O(n m c), and O(n m) for each update
     and each output it touches: two for the max-hinge.
 
-    ``converged_`` means that the objective has settled; how far it may still be from the optimum is ``gap_``, exact at
-    the returned coefficients; where these leave the dual's domain, at their largest feasible multiple or at the nearest
-    feasible point, whichever is better (in ``trace_`` at the former). The best iterate of both stages is
+    ``converged_`` says that the gap is within `tol`. Stochastic steps seldom get there: most fits end when the
+    objective has settled, with a warning that says how large the gap is (``trace_.extra["ending"]``: ``"gap"``,
+    ``"settled"``, ``"epochs"``, ``"callback"`` or ``"interrupted"``). ``gap_`` is exact at the returned coefficients;
+    where these leave the dual's domain, at their largest feasible multiple or at the nearest feasible point, whichever
+    is better (in ``trace_`` at the former). The best iterate of both stages, f = 0 included, is
     returned. A weight s_t scales the row's subgradient; as rows come in random order, it is not the same as a
     repetition of the row except at the optimum.
 

@@ -217,6 +217,11 @@ class Passes:
         F = (total * F - (self.M @ link).T) / n if self.average else a * F
         return self._certified(link * self.rho_sq, A, F + A.sum(axis=0), g)
 
+    def nothing(self) -> Iterate:
+        """Return f = 0."""
+        none, g = np.zeros(self.Y.shape), np.zeros(len(self.members))
+        return self._certified(g, none, none, g)
+
     def _certified(self, theta, A, F, g) -> Iterate:
         pb = self.problem
         if not theta.any() and not A.any():  # f = 0, whatever the weights; below a threshold, they must be 0

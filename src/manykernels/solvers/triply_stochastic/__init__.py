@@ -131,11 +131,11 @@ class TriplyStochastic(StreamingSolver):
     requires = (Enumerable, HasRandomFeatures)
     rules: ClassVar = {
         "p": Rule("a number in (1, 2), or learn_weights=False for p = 2", number(1, 2, open="both").accepts),
-        "n_features": whole(2),  # a cosine and a sine
+        "n_features": whole(2, 2**30),  # a cosine and a sine
         "block": Rule(
-            "an even number of at least 2", lambda value: whole(2).accepts(value) and value % 2 == 0
+            "an even number of at least 2", lambda value: whole(2, 2**30).accepts(value) and value % 2 == 0
         ),
-        "batch_size": whole(1) | AUTO,
+        "batch_size": whole(1, 2**30) | AUTO,
         "epochs": whole(1),
         "kernels_per_step": whole(1) | choice("all"),
         "learn_weights": FLAG,

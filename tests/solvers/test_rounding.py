@@ -1,0 +1,125 @@
+"""What rounding may do: a certificate that is recomputed, bounded work, and nothing that threads or memory change."""
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_friedman1
+
+from manykernels import MKLClassifier, MKLRegressor
+from manykernels.certificates import certify
+from manykernels.families import Gaussians, Laplacians, Products
+from manykernels.kernels import RBF, Linear, Polynomial
+from manykernels.solvers import SILP, Alignment, Greedy, GreedyAlignment, LpNorm
+
+# -- the certificate -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernels", ["linear", "gaussian", Products(2)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_certificate_is_recomputed_or_said_to_be_rounding(kernels, seed):
+    rng = np.random.default_rng(seed)
+    X, s = rng.normal(size=(80, 4)), 10 ** rng.uniform(-6, 6, size=80)
+    y = X[:, 0] + 0.3 * rng.normal(size=80)
+    model = MKLRegressor(kernels, solver=LpNorm(), C=5e6)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.fit(X, y, sample_weight=s)
+    if not any("rounding" in str(w.message) for w in said):
+        found = certify(model, X, y, s)
+        assert found.primal == pytest.approx(model.objective_, rel=1e-8)
+        assert found.gap == pytest.approx(model.gap_, abs=1e-8 * model.objective_)
+
+
+def test_coefficients_that_cancel_are_said_to_be_rounding():
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(30, 3)), 2, axis=0)
+    y = np.tile([0, 1], 30)  # equal rows of both classes: coefficients of ±C each
+    with pytest.warns(UserWarning, match="rounding limits objective_ and gap_ to about"):
+        MKLClassifier([RBF(1.0), RBF(3.0)], solver=LpNorm(), C=7e8).fit(X, y)
+
+
+def test_a_fixed_kernel_is_certified_on_explicit_features_too():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    model = MKLRegressor([Linear(columns=[0]), Linear(columns=[1, 2])], solver=Alignment(), C=3.0).fit(X, y)
+    found = certify(model, X, y)
+    assert found.primal == pytest.approx(model.objective_, rel=1e-10)
+    assert abs(found.gap) <= 1e-8 * model.objective_
+
+
+# -- bounded work ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_machine_that_rounding_keeps_from_its_end_is_left():
+    # Kernels of 1e70 beside the constant of the intercept: no machine can be solved, and none should try for long.
+    rng = np.random.default_rng(0)
+    X = 1e17 * rng.normal(size=(60, 3))
+    y = rng.integers(3, size=60)
+    kernels = [RBF(1.0), Linear(), Polynomial(2)]
+    model = MKLClassifier(kernels, solver=LpNorm(), loss="hinge", C=3e3, normalize=None)
+    started = time.process_time()
+    model.fit(X, y)
+    assert time.process_time() - started < 20  # 60 to 150 before; 3 to 8 as measured
+    assert np.isfinite(model.decision_function(X)).all() and not model.converged_
+
+
+def test_cuts_that_bring_nothing_end_with_a_word():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    with pytest.warns(UserWarning, match="no progress"):
+        model = MKLRegressor("linear", solver=SILP(), C=1e30).fit(X, X[:, 0] + 0.1 * rng.normal(size=40))
+    assert model.n_iter_ < 200
+
+
+# -- threads, memory order, containers -------------------------------------------------------------------
+
+SEARCHES = {
+    "greedy": lambda: MKLRegressor(Gaussians(ard=True), solver=Greedy(2), C=1.0, random_state=0),
+    "alignment": lambda: MKLRegressor(Gaussians(ard=True), solver=GreedyAlignment(), C=1.0, random_state=0),
+    "laplacians": lambda: MKLRegressor(Laplacians(ard=True), solver=GreedyAlignment(), C=1.0, random_state=0),
+}
+
+
+def table():
+    X, y = make_friedman1(200, 6, noise=1.0, random_state=0)
+    return X.astype(np.float32).astype(float), y
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_memory_order_and_container_change_no_bit(name):
+    X, y = table()
+    expected = SEARCHES[name]().fit(X, y).predict(X)
+    others = np.asfortranarray(X), pd.DataFrame(X), np.repeat(X, 2, axis=1)[:, ::2], X.astype(np.float32)
+    for other in others:
+        np.testing.assert_array_equal(SEARCHES[name]().fit(other, y).predict(other), expected)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from tests.solvers.test_rounding import SEARCHES, table
+from manykernels import MKLRegressor
+X, y = table()
+models = [make() for make in SEARCHES.values()] + [MKLRegressor(random_state=0), MKLRegressor("laplacian")]
+np.save(sys.argv[1], [model.fit(X, y).predict(X) for model in models])
+"""
+
+
+@pytest.mark.slow
+def test_threads_change_no_prediction(tmp_path):
+    found = []
+    for threads in ("1", "2"):
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+        path = tmp_path / f"{threads}.npy"
+        environment = os.environ | dict.fromkeys(names, threads) | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        subprocess.run([sys.executable, "-W", "ignore", "-c", SCRIPT, path], env=environment, check=True)
+        found.append(np.load(path))
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-9 * np.abs(found[0]).max())
