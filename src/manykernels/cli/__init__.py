@@ -11,10 +11,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as type checkers read it; until main has begun, Ctrl-C is a traceback
 if TYPE_CHECKING:
     import typer
 
@@ -24,19 +22,15 @@ def main() -> None:
     # While modules load, Ctrl-C ends the process at once and without a word; commands take it over when they begin.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from importlib.util import find_spec
+
     if not all(map(find_spec, ("typer", "rich", "pyarrow"))):
         sys.exit("The command line needs typer, rich and pyarrow: pip install 'manykernels[cli]'")
     _open_streams()
     try:
         application()()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(
-                OSError, ValueError
-            ):  # nobody reads it any more; Python would complain on the way out
-                stream.flush()
-                continue
-            _silence(stream)
+        _close_streams()
 
 
 def _open_streams() -> None:
@@ -54,10 +48,13 @@ def _open_streams() -> None:
             stream.reconfigure(errors="replace")  # σ and ·
 
 
-def _silence(stream) -> None:
-    """Send a stream that cannot be written to nowhere."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def _close_streams() -> None:
+    """Write what is left; where nobody reads it, drop it, as Python would complain on its way out."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def application() -> typer.Typer:

@@ -83,8 +83,9 @@ def note(text) -> None:
 
 
 def complain(text: str) -> None:
-    """Print an error on the error stream."""
-    stderr().print(Text(text, style="red"), soft_wrap=True)
+    """Print an error on the error stream, if anybody reads it."""
+    with unread():
+        stderr().print(Text(text, style="red"), soft_wrap=True)
 
 
 @contextmanager
