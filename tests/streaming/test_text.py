@@ -17,34 +17,38 @@ def look(path, text, encoding="utf-8"):
     return look_at(str(path), ",", pa)
 
 
-def is_closed(text):
-    """Whether Python's own reader, in its strict mode, comes to the end."""
+def lines_of(text, strict):
+    """Return in how many lines Python's own reader finds each row; None where it is strict and finds an error."""
+    rows = csv.reader(io.StringIO(text, newline=""), strict=strict)
     try:
-        list(csv.reader(io.StringIO(text, newline=""), strict=True))
+        return np.diff([0, *(rows.line_num for _ in rows)])
     except csv.Error:
-        return False
-    return True
+        return None
 
 
-def test_text_is_taken_exactly_where_its_quotes_close(tmp_path):
-    # Random texts of the signs that matter; where all quotes close within their lines, no slow look is taken.
+def test_text_is_refused_where_a_quote_does_not_close(tmp_path):
+    # Random texts of the signs that matter. A text that is taken has rows of one line each, or is right to the letter.
     rng = np.random.default_rng(0)
     path, seen = tmp_path / "x.csv", []
-    for _ in range(400):
-        lines = ["".join(rng.choice(list('ab,"'), p=[0.4, 0.3, 0.2, 0.1], size=6)) for _ in range(4)]
+    for _ in range(1000):
+        lines = ["".join(rng.choice(list('ab,"'), p=[0.3, 0.2, 0.25, 0.25], size=6)) for _ in range(3)]
         text = "\n".join(["u,v", *lines, ""])
-        within = all(line.count('"') % 2 == 0 for line in lines)
         try:
             found = look(path, text)
-        except ValueError as error:
-            assert "quote" in str(error)
-            assert not is_closed(text)
+        except ValueError:
+            assert lines_of(text, strict=True) is None
             seen.append("refused")
         else:
-            assert within or is_closed(text)
-            assert found.spans == (not within)
+            assert found.spans or (lines_of(text, strict=False) == 1).all()
+            assert not found.spans or lines_of(text, strict=True) is not None
             seen.append("spans" if found.spans else "plain")
     assert set(seen) == {"refused", "spans", "plain"}
+
+
+@pytest.mark.parametrize("line", ['1,"a', 'a","c', 'a"b,"c', '"a"b","c', '"a""'])
+def test_quotes_are_counted_where_they_open_a_value(tmp_path, line):
+    with pytest.raises(ValueError, match="has a quote in line 3"):
+        look(tmp_path / "x.csv", f"u,v\n1,2\n{line}\n3,4\n")
 
 
 def test_values_with_line_breaks_are_read_wherever_blocks_meet(tmp_path):

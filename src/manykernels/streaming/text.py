@@ -48,7 +48,7 @@ def look_at(path: str, delimiter: str, pa) -> Look:
     ValueError
         If it is not UTF-8, or a quote is not closed.
     """
-    lines = _Lines(path)
+    lines = _Lines(path, delimiter)
     with pa.input_stream(path) as stream:
         while piece := stream.read(PIECE):
             lines.add(piece)
@@ -68,11 +68,13 @@ class _Lines:
     longest : int
         Bytes of the longest line.
     odd : bool
-        Whether a line ends behind an odd number of quotes: a value goes on in the next line, or a quote is astray.
+        Whether a line ends behind an odd number of quotes, so that a value goes on in the next line, or a quote that
+        would open a value does not stand where one begins.
     """
 
-    def __init__(self, path: str):
-        self.path = path
+    def __init__(self, path: str, delimiter: str):
+        self.path, self._before = path, 10
+        self._opens = np.array([10, 13, 34, ord(delimiter)], dtype=np.uint8)
         self.first: int | None = None
         self.longest, self.odd = 0, False
         self._begun = self._count = self._quotes = 0
@@ -86,7 +88,11 @@ class _Lines:
         if self._quotes % 2 or b'"' in piece:
             quotes = np.flatnonzero(data == 34)
             self.odd |= bool(((np.searchsorted(quotes, ends) + self._quotes) % 2).any())
+            opening = quotes[self._quotes % 2 :: 2]
+            before = np.where(opening > 0, data[opening - 1], self._before)
+            self.odd |= not np.isin(before, self._opens).all()
             self._quotes += len(quotes)
+        self._before = int(data[-1])
         if not len(ends):
             self._begun += len(piece)
             return
@@ -104,6 +110,8 @@ class _Lines:
         self.odd |= bool(self._quotes % 2)
 
     def _decode(self, piece: bytes, last: bool = False) -> None:
+        if piece.isascii() and not self._decoder.getstate()[0]:
+            return
         try:
             self._decoder.decode(piece, last)
         except UnicodeDecodeError as error:
@@ -113,7 +121,7 @@ class _Lines:
 
 def _check_quotes(path: str, delimiter: str, pa) -> None:
     """Read value by value, which is slow and strict."""
-    with io.TextIOWrapper(pa.input_stream(path), encoding="utf-8", newline="") as text:
+    with io.TextIOWrapper(pa.input_stream(path), encoding="utf-8-sig", newline="") as text:
         rows: Any = csv.reader(text, delimiter=delimiter, strict=True)
         line = 0
         try:
