@@ -9,6 +9,7 @@ BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
+LOWEST := $(VENV)/lowest
 CANDIDATES = $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3)
 # One BLAS thread per process: the tests are parallel already.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 BLIS_NUM_THREADS=1 \
@@ -17,10 +18,10 @@ PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(PYTEST_WORKE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all campaign bench docs lint format clean distclean
+.PHONY: help demo test test-all test-lowest campaign bench docs lint format clean distclean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMPS)/cli ## run the demonstration; it writes into ./demo-output
 	@$(BIN)/manykernels demo
@@ -31,8 +32,18 @@ test: lint ## lint, types and the quick tests: what every change must pass
 test-all: lint ## the same with the slow tests
 	@$(PYTEST) --timeout=1800 $(PYTEST_ARGS)
 
-campaign: $(STAMPS)/test ## thousands of random tries, under an hour; PYTEST_ARGS="--campaign-seed 5000" for others
-	@$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest tests/campaigns --tries 1 --timeout=7200 -q $(PYTEST_ARGS)
+test-lowest: $(STAMPS)/venv ## the quick tests with the lowest versions of all dependencies, in a place of their own
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet uv
+	@$(BIN)/uv pip compile --quiet --python $(BIN)/python --resolution lowest-direct --extra all --extra test \
+		--output-file $(LOWEST).txt pyproject.toml
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --requirement $(LOWEST).txt
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
+	@$(ONE_THREAD) MPLBACKEND=Agg $(LOWEST)/bin/python -m pytest -n $(PYTEST_WORKERS) -m "not slow" $(PYTEST_ARGS)
+
+campaign: $(STAMPS)/test ## the campaigns of docs/reliability.md, under an hour; others with PYTEST_ARGS="--campaign-seed 1000000"
+	@$(ONE_THREAD) NUMBA_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest tests/campaigns --tries 1 -q \
+		--timeout=7200 $(PYTEST_ARGS)
 
 bench: $(STAMPS)/test ## run the benchmarks; options in BENCH_ARGS="..."
 	@$(BIN)/python benchmarks/run_all.py $(BENCH_ARGS)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 
+TYPE_CHECKING = False  # as type checkers read it; the command line begins here, and typing takes its time
 if TYPE_CHECKING:
+    from typing import Any
+
     from .estimators import AlignedKernel, MKLClassifier, MKLRegressor
     from .persistence import load
 

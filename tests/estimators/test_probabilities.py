@@ -112,7 +112,7 @@ def test_groups_leave_together():
     y = rng.integers(0, 2, 30)[subject]
     known = MKLClassifier([RBF(1.0)], C=1.0).fit(X, y).predict_proba(X)
     honest = MKLClassifier([RBF(1.0)], C=1.0).fit(X, y, groups=subject).predict_proba(X)
-    assert known.max(axis=1).mean() > 0.9 > 0.8 > honest.max(axis=1).mean()
+    assert known.max(axis=1).mean() > 0.9 > 0.85 > honest.max(axis=1).mean()
 
 
 def test_without_calibration_there_are_none_and_a_sentence_says_why(two):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
-from scipy.special import logsumexp
 
 from manykernels.losses import LOSSES, Hinge, Squared, get_loss
 from manykernels.losses.base import project_coupled, project_simplex
@@ -121,7 +120,8 @@ def test_softmax_is_the_logarithm_of_a_sum_at_all_scales():
     F = rng.standard_normal((400, 5)) * 10.0 ** rng.integers(-3, 4, size=(400, 1))
     F[:20] = F[:20, :1]  # ties
     right = np.sum(Y * F, axis=1, keepdims=True)
-    assert_allclose(get_loss("softmax").value(Y, F), logsumexp(F - right, axis=1), rtol=1e-13)
+    # Pair by pair: SciPy's logsumexp loses the tiny ones before version 1.15.
+    assert_allclose(get_loss("softmax").value(Y, F), np.logaddexp.reduce(F - right, axis=1), rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -28,7 +28,7 @@ def replacing(path: str) -> Iterator[Any]:
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a directory; name a file.")
     remove_leftovers(path)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
+    temporary = _beside(path)
     unnamed = _open_unnamed(folder)
     try:
         with open(temporary, "xb") if unnamed is None else os.fdopen(unnamed, "w+b") as stream:
@@ -78,3 +78,16 @@ def _open_unnamed(folder: str) -> int | None:
 def _give_name(number: int, path: str) -> None:
     # With a folder's number Python follows the link to the open file, and does not link to the link.
     os.link(f"/proc/self/fd/{number}", path, src_dir_fd=number, follow_symlinks=True)
+
+
+def try_replacing(path: str) -> None:
+    """Raise OSError where `replacing` could not write to `path`; nothing is changed."""
+    temporary = _beside(path)
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    os.remove(temporary)
+
+
+def _beside(path: str) -> str:
+    """Return a name, in the same folder, for a file that is to take the place of `path`."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")

@@ -8,22 +8,53 @@ options, ``models.py`` fits a table that is read as a whole and ``batchwise.py``
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as type checkers read it; until main has begun, Ctrl-C is a traceback
 if TYPE_CHECKING:
     import typer
 
 
 def main() -> None:
     """Run the command line."""
+    # While modules load, Ctrl-C ends the process at once and without a word; commands take it over when they begin.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from importlib.util import find_spec
+
     if not all(map(find_spec, ("typer", "rich", "pyarrow"))):
         sys.exit("The command line needs typer, rich and pyarrow: pip install 'manykernels[cli]'")
-    for stream in (sys.stdout, sys.stderr):  # σ and · must not stop a run on an old terminal
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
-    application()()
+    _open_streams()
+    try:
+        application()()
+    finally:
+        _close_streams()
+
+
+def _open_streams() -> None:
+    """Let nothing that is printed stop a run: neither a closed stream nor a sign that an old terminal lacks."""
+    while (
+        number := os.open(os.devnull, os.O_RDWR)
+    ) < 3:  # else the model file might take the number of stdout
+        pass
+    os.close(number)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # σ and ·
+
+
+def _close_streams() -> None:
+    """Write what is left; where nobody reads it, drop it, as Python would complain on its way out."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def application() -> typer.Typer:

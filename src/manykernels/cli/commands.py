@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .. import __version__
+from .._util.files import try_replacing
 from . import options as options  # typer looks the annotations up in this module
-from .screens import complain, count, file_size, model_json, print_model, say
+from .screens import complain, count, file_size, model_json, print_model, say, unread
 
 
 def make_application() -> typer.Typer:
@@ -53,10 +56,15 @@ def _in_one_sentence(command):
     @functools.wraps(command)
     def run(*args, debug=False, **kwargs):
         try:
-            return command(*args, **kwargs)
+            with unread() if kwargs.get("output") else nullcontext():
+                command(*args, **kwargs)
+                sys.stdout.flush()
         except BrokenPipeError:  # the reader, such as head, has had enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit() from None
+        except KeyboardInterrupt:
+            complain("Interrupted.")
+            raise typer.Exit(130) from None
         except Exception as error:
             if debug:
                 raise
@@ -67,6 +75,12 @@ def _in_one_sentence(command):
             raise typer.Exit(2) from None
 
     return run
+
+
+def answer_interrupts() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt, once all modules are there: it is up to a solver to keep what it has."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # -- commands ------------------------------------------------------------------------------------------
@@ -100,9 +114,12 @@ def fit(
     from .batchwise import fit_batchwise, is_streamed
     from .models import fit_at_once
 
-    if output.resolve() == data.resolve():
+    answer_interrupts()
+    if os.path.realpath(output) == os.path.realpath(data):
         raise ValueError(f"{output} is the table to learn from; name another file with -o.")
     may_write(output, force)
+    if checkpoint is not None:
+        _check_checkpoint(checkpoint, data, output)
     described = {"kernels": kernels, "degree": degree, "solver": solver, "p": p, "max_iter": max_iter}
     described |= {"loss": loss, "C": C, "memory": memory}
     rows: dict[str, Any] = {
@@ -136,9 +153,12 @@ def predict(
     from .models import check_model
     from .tables import open_table_of, table_writer
 
+    answer_interrupts()
     if output is not None:
         refuse_input(output, data)
         may_write(output, force)
+    else:
+        _need_stdout("name a file with -o")
     writer = table_writer(output)
     fitted, metadata = load(model), read_metadata(model)
     check_model(fitted, model, proba=proba)
@@ -158,6 +178,8 @@ def show(
     """Show what a model file holds: its kernels, their weights, the objective and its gap."""
     from ..persistence import load, read_metadata
 
+    answer_interrupts()
+    _need_stdout("open it")
     fitted, metadata = load(model), read_metadata(model)
     if as_json:
         print(model_json(fitted, metadata, top))
@@ -171,6 +193,7 @@ def demo(
     """See it work: handwritten digits, with useful and useless groups of columns. Takes seconds."""
     from .demo import run
 
+    answer_interrupts()
     run(output, seed)
 
 
@@ -178,7 +201,33 @@ def may_write(path: Path, force: bool) -> None:
     """Refuse a path that cannot be written to, before any long work."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory; name a file.")
-    if not path.resolve().parent.is_dir():
+    real = os.path.realpath(path)
+    if not os.path.isdir(os.path.dirname(real)):
         raise FileNotFoundError(f"The directory {path.parent} does not exist; create it first.")
-    if path.exists() and not force:
+    if os.path.islink(real):  # what is left of a chain of links without an end
+        raise OSError(f"{path} is a link that leads in a circle; name another file with -o.")
+    if os.path.lexists(real) and not force:
         raise FileExistsError(f"{path} exists; add --force to overwrite it, or name another with -o.")
+    if os.path.lexists(real) and not os.path.isfile(real):
+        raise OSError(f"{path} is a pipe or a device; name a file.")
+    try:
+        try_replacing(real)
+    except OSError as error:
+        raise OSError(f"{path} cannot be written ({error.strerror}); name another file with -o.") from None
+
+
+def _check_checkpoint(path: Path, data: Path, output: Path) -> None:
+    """Refuse a checkpoint in the place of another file, or where none can be written."""
+    for other, what in ((data, "the table to learn from"), (output, "the model file")):
+        if os.path.realpath(path) == os.path.realpath(other):
+            raise ValueError(f"{path} is {what}; name another file with --checkpoint.")
+    try:
+        may_write(path, force=True)
+    except OSError as error:
+        raise OSError(f"--checkpoint: {str(error).replace('-o', '--checkpoint')}") from None
+
+
+def _need_stdout(remedy: str) -> None:
+    """Refuse to print to a standard output that was closed from the start."""
+    if sys.__stdout__ is None:
+        raise OSError(f"The standard output is closed; {remedy}.")

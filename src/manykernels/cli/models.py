@@ -104,7 +104,13 @@ def split(n, labels, test_size, seed, groups=None) -> tuple[np.ndarray, np.ndarr
                 f"Class {values[counts.argmin()]} has a single row, so it cannot be both fitted and tested; "
                 "remove it, or fit on all rows with --test-size 0."
             )
-    train, test = train_test_split(np.arange(n), test_size=test_size, random_state=seed, stratify=labels)
+    try:
+        train, test = train_test_split(np.arange(n), test_size=test_size, random_state=seed, stratify=labels)
+    except ValueError:
+        raise ValueError(
+            f"--test-size is {test_size:g}, and of {count(n, 'row')} that leaves too few to learn from or to test on; "
+            "use another share, or 0 to fit on all rows."
+        ) from None
     return np.sort(train), np.sort(test)
 
 

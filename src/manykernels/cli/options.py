@@ -12,6 +12,8 @@ SOLVER_NAMES = (
     "alignment, blockwise, greedy, greedy-alignment, leave-one-out, lp-norm, mirror-descent, obscure, silp, "
     "simple-mkl, single, triply-stochastic, ufo, uniform"
 )
+#: The largest seed that scikit-learn takes.
+MOST_SEED = 2**32 - 1
 
 # Of several commands.
 Data = Annotated[
@@ -60,7 +62,10 @@ Standardize = Annotated[
     Option(help="Bring columns to mean 0 and deviation 1; predict does the same. (auto does so by itself.)"),
 ]
 TestSize = Annotated[float, Option(help="Share of the rows held out for the score; 0 fits on all rows.")]
-SplitSeed = Annotated[int, Option(help="Seed of the split into training and test rows, and of the solver.")]
+SplitSeed = Annotated[
+    int,
+    Option(help="Seed of the split into training and test rows, and of the solver.", min=0, max=MOST_SEED),
+]
 ModelOutput = Annotated[Path, Option("--output", "-o", help="The model file.")]
 ModelForce = Annotated[bool, Option("--force", "-f", help="Overwrite the model file.")]
 Checkpoint = Annotated[
@@ -90,4 +95,4 @@ Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
 # Of demo.
 DemoOutput = Annotated[Path, Option("--output", "-o", help="The folder to write to.")]
-DemoSeed = Annotated[int, Option(help="Seed of the split and of the noise.")]
+DemoSeed = Annotated[int, Option(help="Seed of the split and of the noise.", min=0, max=MOST_SEED)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -27,14 +28,48 @@ LISTED = 8
 BAR = 20
 
 
+class Screen(Console):
+    """A console that leaves it to the command what follows when its reader has gone; rich would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what was raised."""
+        raise BrokenPipeError
+
+
 def stdout() -> Console:
     """Return a console on what is the standard output now."""
-    return Console()
+    return Screen()
 
 
 def stderr() -> Console:
     """Return a console on what is the error stream now."""
-    return Console(stderr=True)
+    return Screen(stderr=True)
+
+
+class _Unread:
+    """A stream that drops what it cannot write."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+    def write(self, text) -> int:
+        with suppress(OSError):
+            return self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+
+@contextmanager
+def unread() -> Iterator[None]:
+    """Go on when nobody reads what is printed, for a command whose result is a file."""
+    with redirect_stdout(_Unread(sys.stdout)), redirect_stderr(_Unread(sys.stderr)):  # type: ignore[type-var]
+        yield
 
 
 def say(text: str) -> None:
@@ -48,8 +83,9 @@ def note(text) -> None:
 
 
 def complain(text: str) -> None:
-    """Print an error on the error stream."""
-    stderr().print(Text(text, style="red"), soft_wrap=True)
+    """Print an error on the error stream, if anybody reads it."""
+    with unread():
+        stderr().print(Text(text, style="red"), soft_wrap=True)
 
 
 @contextmanager

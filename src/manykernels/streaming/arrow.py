@@ -24,6 +24,8 @@ from .sources import CHUNK_ROWS, Chunk, Source, keys_of
 
 #: Endings of files that can be written.
 WRITABLE = ("parquet", "pq", "csv", "feather", "arrow", "ipc")
+#: Fewer rows than this are read together with the next ones: a batch costs time for every column.
+LEAST_ROWS = 1024
 #: What compresses CSV, by the ending of a file's name.
 PACKERS: dict[str, Any] = {
     ".gz": lambda stream: gzip.GzipFile("", "wb", fileobj=stream),
@@ -181,9 +183,10 @@ class Tables(Source):
         if group is not None:  # a column comes from the name of the folder
             fragment = fragment.subset(row_group_ids=[group])
         options = {} if fragment is self.dataset else {"schema": self._schema(pa)}
-        yield from fragment.to_batches(
+        batches = fragment.to_batches(
             columns=columns, batch_size=self.chunk_rows, batch_readahead=2, fragment_readahead=1, **options
         )
+        yield from _enlarged(batches, min(self.chunk_rows, LEAST_ROWS))
 
     def _schema(self, pa):
         """Return the schema to read by: numbers in text may turn out to be fractions further down."""
@@ -217,17 +220,36 @@ class Tables(Source):
         parts = []
         for name in listed(self.y):
             values = batch.column(name)
-            missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
-            if missing is None:
+            if values.null_count:
+                missing = values.is_null().to_numpy(zero_copy_only=False)
+            else:
                 parts.append(_labels(values))
-                if parts[-1].dtype.kind != "f" or np.isfinite(parts[-1]).all():
+                missing = _absent(parts[-1])
+                if not missing.any():
                     continue
-                missing = ~np.isfinite(parts[-1])
             raise ValueError(
                 f"Column {brief(name)} holds a missing or infinite value in row {first + int(np.argmax(missing)):,} "
                 f"of {where}; remove that row, or fill it in."
             )
         return parts[0] if isinstance(self.y, str) else np.column_stack(parts)
+
+
+def _enlarged(batches, least: int) -> Iterator[Any]:
+    """Yield batches of at least `least` rows, but for the last one: text comes in blocks of equal size."""
+    waiting: list[Any] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(some.num_rows for some in waiting) >= least:
+            yield from _together(waiting)
+            waiting = []
+    yield from _together(waiting)
+
+
+def _together(batches: list[Any]) -> list[Any]:
+    """Return the rows of batches as one batch; as several where its text is beyond what a batch can hold."""
+    if len(batches) < 2:
+        return batches
+    return arrow().Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _is_number(kind) -> bool:
@@ -280,6 +302,13 @@ def _labels(values) -> np.ndarray:
     if arrow().types.is_decimal(values.type):
         return _numbers(values)
     return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+def _absent(labels: np.ndarray) -> np.ndarray:
+    """Return which labels are no numbers, or blank: text without a letter is no class, in whatever format."""
+    if labels.dtype.kind == "U":
+        return np.char.strip(labels) == ""
+    return ~np.isfinite(labels) if labels.dtype.kind == "f" else np.zeros(len(labels), dtype=bool)
 
 
 # -- writing -------------------------------------------------------------------------------------------

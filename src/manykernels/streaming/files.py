@@ -11,6 +11,7 @@ from typing import Any
 
 from .._util.text import brief
 from .columns import NewColumn, index_of
+from .text import Look, look_at
 
 #: Endings of compressed text.
 PACKED = ("gz", "bz2", "zst")
@@ -49,7 +50,8 @@ def open_dataset(path):
     files, folder = _listed_files(path)
     kind: Any = format_of(files[0])
     if kind in DELIMITERS:
-        kind = pa.dataset.CsvFileFormat(_parse_options(kind), convert_options=_convert_options())
+        reading, parsing, converting = _text_options(files, kind)
+        kind = pa.dataset.CsvFileFormat(parsing, convert_options=converting, read_options=reading)
     hive = {} if folder is None else {"partitioning": "hive", "partition_base_dir": folder}
     with in_one_sentence(files[0] if folder is None else folder):
         return pa.dataset.dataset(files, format=kind, **hive)
@@ -68,23 +70,30 @@ def read_whole(path):
     kind = format_of(file)
     with in_one_sentence(file):
         if kind in DELIMITERS:
-            table = csv.read_csv(file, None, _parse_options(kind), _convert_options())
+            table = csv.read_csv(file, *_text_options([file], kind))
         else:
             table = (parquet if kind == "parquet" else feather).read_table(file)
-    return pa.dataset.dataset(table)
+    return pa.dataset.dataset(
+        table.combine_chunks()
+    )  # every chunk would be a unit, and cost time for every column
 
 
-def _parse_options(kind: str):
-    from pyarrow.csv import ParseOptions
+def _text_options(files: list[str], kind: str) -> tuple[Any, Any, Any]:
+    """Return how text is read, parsed and understood, after a look at all of it.
 
-    return ParseOptions(delimiter=DELIMITERS[kind])
+    A field without text is missing, in a column of text as among numbers.
+    """
+    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions
 
-
-def _convert_options():
-    """Return how text is understood: a field without text is missing, in a column of text as among numbers."""
-    from pyarrow.csv import ConvertOptions
-
-    return ConvertOptions(strings_can_be_null=True)
+    delimiter, seen = DELIMITERS[kind], Look()
+    for file in files:
+        with in_one_sentence(file):
+            seen.add(look_at(file, delimiter, arrow()))
+    return (
+        ReadOptions(block_size=seen.block),
+        ParseOptions(delimiter=delimiter, newlines_in_values=seen.spans),
+        ConvertOptions(strings_can_be_null=True),
+    )
 
 
 def _listed_files(path) -> tuple[list[str], str | None]:
@@ -95,9 +104,14 @@ def _listed_files(path) -> tuple[list[str], str | None]:
         found = [Path(f) for f in sorted(glob.glob(os.fspath(path), recursive=True)) if os.path.isfile(f)]
         return _tables(found, f"{path} matches no table"), None
     if not os.path.exists(path):
-        raise FileNotFoundError(f"{path} does not exist.")
+        why = "is a link that leads nowhere" if os.path.islink(path) else "does not exist"
+        raise FileNotFoundError(f"{path} {why}.")
     if os.path.isdir(path):
         return _tables(_files(path), f"{path} is a folder without tables"), os.fspath(path)
+    if not os.path.isfile(path):
+        raise ValueError(
+            f"{path} is a pipe or a device, which can be read once; write its rows to a file first."
+        )
     return [os.fspath(path)], None
 
 
@@ -160,7 +174,10 @@ class in_one_sentence:
         return self
 
     def __exit__(self, kind, error, trace):
-        if kind is not None and issubclass(kind, arrow().ArrowException):
+        # What pyarrow says of a broken compressed file is an OSError that names no file.
+        if kind is not None and (
+            issubclass(kind, arrow().ArrowException) or (issubclass(kind, OSError) and error.filename is None)
+        ):
             said = str(error).strip().splitlines()[0] if str(error).strip() else kind.__name__
             raise ValueError(f"{self.name} cannot be read: {said}") from error
         return False
