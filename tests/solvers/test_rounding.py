@@ -57,17 +57,18 @@ def test_a_fixed_kernel_is_certified_on_explicit_features_too():
 # -- bounded work ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_machine_that_rounding_keeps_from_its_end_is_left():
     # Kernels of 1e70 beside the constant of the intercept: no machine can be solved, and none should try for long.
     rng = np.random.default_rng(0)
-    X = 1e17 * rng.normal(size=(60, 3))
-    y = rng.integers(3, size=60)
+    X = 1e17 * rng.normal(size=(25, 3))
+    y = rng.integers(2, size=25)
     kernels = [RBF(1.0), Linear(), Polynomial(2)]
     model = MKLClassifier(kernels, solver=LpNorm(), loss="hinge", C=3e3, normalize=None)
     started = time.process_time()
     model.fit(X, y)
-    assert time.process_time() - started < 20  # 60 to 150 before; 3 to 8 as measured
+    assert time.process_time() - started < 10
     assert np.isfinite(model.decision_function(X)).all() and not model.converged_
 
 
@@ -89,7 +90,7 @@ SEARCHES = {
 
 
 def table():
-    X, y = make_friedman1(200, 6, noise=1.0, random_state=0)
+    X, y = make_friedman1(120, 5, noise=1.0, random_state=0)
     return X.astype(np.float32).astype(float), y
 
 
