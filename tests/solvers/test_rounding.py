@@ -124,3 +124,17 @@ def test_threads_change_no_prediction(tmp_path):
         subprocess.run([sys.executable, "-W", "ignore", "-c", SCRIPT, path], env=environment, check=True)
         found.append(np.load(path))
     np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-9 * np.abs(found[0]).max())
+
+
+# -- nothing to learn ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kernels", ["precomputed", [RBF(1.0), RBF(2.0)], Products(2, base=[RBF(1.0), Linear()])]
+)
+def test_a_model_without_kernels_predicts_its_constant(kernels):
+    Z = np.random.default_rng(0).normal(size=(5, 3))
+    X = np.stack([Z @ Z.T, np.eye(5)], axis=2) if kernels == "precomputed" else Z
+    model = MKLRegressor(kernels, solver=Greedy(p=4 / 3), C=1.0).fit(X, np.full(5, 2.0))
+    np.testing.assert_allclose(model.predict(X), 2.0)
+    assert not model.contributions(X).any()
