@@ -89,7 +89,7 @@ class Dual:
         c = self.combination
         used = np.flatnonzero(c.weights)
         out = np.zeros((len(c), X.shape[0], self.A.shape[1]))
-        if len(self.A):
+        if len(self.A) and len(used):
             out[used] = c.family.apply(X, self.rows, self.A, [c.members[i] for i in used.tolist()])
         return out * c.weights[:, None, None]
 

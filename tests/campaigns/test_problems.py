@@ -65,7 +65,7 @@ SOLVERS = {
     "ufo": (lambda rng: Ufo(alpha=float(rng.choice([0.0, 1e-3])), random_state=0), LISTED),
     "greedy": (lambda rng: Greedy(max_kernels=rng.choice(["auto", "3"]).item(), random_state=0), SEARCHED),
     "greedy_p": (lambda rng: Greedy(p=4 / 3, random_state=0), ("list", "lines", "products")),
-    "stepwise": (lambda rng: Greedy(10, corrective=False, random_state=0), SEARCHED),
+    "stepwise": (lambda rng: Greedy(10, corrective=False, max_iter=100, random_state=0), SEARCHED),
     "alignment": (lambda rng: Alignment(), LISTED),
     "greedy_alignment": (lambda rng: GreedyAlignment(random_state=0), SEARCHED),
     "mirror_descent": (

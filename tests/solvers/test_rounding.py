@@ -57,17 +57,18 @@ def test_a_fixed_kernel_is_certified_on_explicit_features_too():
 # -- bounded work ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_machine_that_rounding_keeps_from_its_end_is_left():
     # Kernels of 1e70 beside the constant of the intercept: no machine can be solved, and none should try for long.
     rng = np.random.default_rng(0)
-    X = 1e17 * rng.normal(size=(60, 3))
-    y = rng.integers(3, size=60)
+    X = 1e17 * rng.normal(size=(25, 3))
+    y = rng.integers(2, size=25)
     kernels = [RBF(1.0), Linear(), Polynomial(2)]
     model = MKLClassifier(kernels, solver=LpNorm(), loss="hinge", C=3e3, normalize=None)
     started = time.process_time()
     model.fit(X, y)
-    assert time.process_time() - started < 20  # 60 to 150 before; 3 to 8 as measured
+    assert time.process_time() - started < 10
     assert np.isfinite(model.decision_function(X)).all() and not model.converged_
 
 
@@ -89,7 +90,7 @@ SEARCHES = {
 
 
 def table():
-    X, y = make_friedman1(200, 6, noise=1.0, random_state=0)
+    X, y = make_friedman1(120, 5, noise=1.0, random_state=0)
     return X.astype(np.float32).astype(float), y
 
 
@@ -123,3 +124,17 @@ def test_threads_change_no_prediction(tmp_path):
         subprocess.run([sys.executable, "-W", "ignore", "-c", SCRIPT, path], env=environment, check=True)
         found.append(np.load(path))
     np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-9 * np.abs(found[0]).max())
+
+
+# -- nothing to learn ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kernels", ["precomputed", [RBF(1.0), RBF(2.0)], Products(2, base=[RBF(1.0), Linear()])]
+)
+def test_a_model_without_kernels_predicts_its_constant(kernels):
+    Z = np.random.default_rng(0).normal(size=(5, 3))
+    X = np.stack([Z @ Z.T, np.eye(5)], axis=2) if kernels == "precomputed" else Z
+    model = MKLRegressor(kernels, solver=Greedy(p=4 / 3), C=1.0).fit(X, np.full(5, 2.0))
+    np.testing.assert_allclose(model.predict(X), 2.0)
+    assert not model.contributions(X).any()

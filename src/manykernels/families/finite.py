@@ -262,7 +262,10 @@ class Precomputed(_FiniteFamily):
 
     def apply(self, X: Rows, Z: Rows, B: np.ndarray, members: Members) -> np.ndarray:
         """Return K_i B for every member."""
-        return np.stack([X[:, :, i] @ B for i in members])
+        out = np.empty((len(members), X.shape[0], B.shape[1]))
+        for k, i in enumerate(members):
+            out[k] = X[:, :, i] @ B
+        return out
 
     def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
         """Return the weighted mean of each diagonal."""
