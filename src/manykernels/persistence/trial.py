@@ -91,6 +91,7 @@ def _check_result(model, width: int) -> None:
             isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) >= 2,
             "there are no classes",
         )
+        demand(np.array_equal(np.unique(classes), classes), "the classes are not in order")
         wanted = 1 if len(classes) == 2 and not model.loss_.multiclass else len(classes)
         demand(c == wanted, f"there are {c:,} outputs, and {len(classes):,} classes")
     mean = model.target_mean_
