@@ -7,6 +7,7 @@ file is there and can be used), or it says in one sentence what to change (exit 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -233,11 +234,21 @@ def random_show(folder: Path, data: Path, rng) -> list[str]:
 # -- tries ---------------------------------------------------------------------------------------------
 
 
+def give_up(*_) -> None:
+    raise TimeoutError("This takes too long.")
+
+
 def in_process(words: list[str]) -> tuple[int, str, str, float]:
     started = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = testing.CliRunner().invoke(cli.application(), words)
+    before = signal.signal(signal.SIGALRM, give_up)  # what waits for ever is told as what takes too long
+    signal.setitimer(signal.ITIMER_REAL, SECONDS + 5)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = testing.CliRunner().invoke(cli.application(), words)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     seconds = time.perf_counter() - started
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise AssertionError(f"{result.exception!r} from {words}")
