@@ -22,6 +22,9 @@ WORDS = {"f": "real numbers", "iu": "whole numbers", "b": "flags"}
 class Damaged(ValueError):
     """What is wrong with stored values, as the end of a sentence that begins with the file."""
 
+    def __str__(self) -> str:
+        return " ".join(super().__str__().split()).rstrip(".")  # arrays are shown on several lines
+
 
 @dataclass(frozen=True)
 class Stored:

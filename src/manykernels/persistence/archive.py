@@ -93,7 +93,7 @@ def reading(path, form: str = MODEL) -> Iterator[tuple[dict[str, Any], Decoder]]
     except Refused as error:
         raise ValueError(f"{path} {error}") from None
     except Damaged as error:
-        raise ValueError(f"{path} is truncated or damaged: {str(error).rstrip('.')}.") from None
+        raise ValueError(f"{path} is truncated or damaged: {error}.") from None
     except _Broken as error:
         raise ValueError(f"{path} is truncated or damaged; copy or save it again.") from error
     except (OSError, MemoryError):  # no fault of the file

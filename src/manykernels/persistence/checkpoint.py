@@ -101,7 +101,7 @@ class Checkpoint:
             yield
         except Damaged as error:
             raise ValueError(
-                f"checkpoint: {self.path} is truncated or damaged: {str(error).rstrip('.')}; delete it to start anew, "
+                f"checkpoint: {self.path} is truncated or damaged: {error}; delete it to start anew, "
                 "or name another file."
             ) from None
 
