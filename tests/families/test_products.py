@@ -256,7 +256,7 @@ def test_uniform_adds_up_a_family_too_large_to_list_in_closed_form():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"degree": 0}, r"degree of Products is 0; use a whole number of at least 1\."),
+        ({"degree": 0}, r"degree of Products is 0; use a whole number from 1 to 1,000\."),
         ({"degree": 1.5}, "degree of Products is 1.5"),
         ({"degree": True}, "degree of Products is True"),
         ({"count": "both"}, r"count of Products is 'both'; use 'distinct' or 'ordered'\."),

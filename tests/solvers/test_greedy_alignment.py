@@ -290,7 +290,7 @@ def test_an_interrupt_keeps_the_kernels_found(objective):
     "parameters, message",
     [
         ({"objective": "cosine"}, "objective of GreedyAlignment is 'cosine'; use"),
-        ({"epsilon": 0.0}, "epsilon of GreedyAlignment is 0.0; use a positive finite number"),
+        ({"epsilon": 0.0}, "epsilon of GreedyAlignment is 0.0; use a number in"),
         ({"max_kernels": 0}, "max_kernels of GreedyAlignment is 0; use a whole number of at least 1"),
         ({"tol": -1.0}, "tol of GreedyAlignment is -1.0; use a finite number of at least 0"),
         ({"eta_max": np.inf}, "eta_max of GreedyAlignment is inf"),

@@ -449,7 +449,7 @@ def test_a_kernel_that_vanishes_is_left_out():
         ({"p": 2}, "or learn_weights=False for p = 2"),
         ({"p": "auto"}, r"p of TriplyStochastic is 'auto'; use a number in"),
         ({"n_features": 0}, "n_features of"),
-        ({"n_features": 1}, "n_features of .* is 1; use a whole number of at least 2"),
+        ({"n_features": 1}, "n_features of .* is 1; use a whole number from 2 to"),
         ({"block": 33, "n_features": 99}, "block of .* is 33; use an even number"),
         ({"batch_size": 1.5}, "batch_size of"),
         ({"epochs": 0}, "epochs of"),
