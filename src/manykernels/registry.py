@@ -90,7 +90,11 @@ def bound_family(
     `blocks` lists columns that share a bandwidth where ``"auto"`` has one per column.
     """
     family = make_family(kernels, X, sample_weight, solver, blocks)
-    return family.resolve(X.shape[2] if X.ndim == 3 else X.shape[1], names).adapt(X, sample_weight)
+    family = family.resolve(X.shape[2] if X.ndim == 3 else X.shape[1], names)
+    # What learns bandwidths takes its bounds from the rows itself, and lists and products have none.
+    if learns_bandwidths(solver) or isinstance(family, Finite | Products):
+        return family
+    return family.adapt(X, sample_weight)
 
 
 def make_family(kernels: Any, X, sample_weight, solver: Any = "auto", blocks: Any = True) -> Family:

@@ -351,8 +351,9 @@ class MKL(KernelEstimator):
         chosen = isinstance(self.C, str) and self.C == "auto"
         if not chosen and not POSITIVE.accepts(self.C):
             raise ValueError(f"C is {brief(self.C)}; it must be {POSITIVE.words}, or 'auto'.")
-        if y is not None:
+        if y is not None and not _is_complete(y):
             refuse_missing(y)
+        memory = self._memory
         if self._reads_tables:
             X = self._numbers(X, sample_weight)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
@@ -362,8 +363,7 @@ class MKL(KernelEstimator):
         s, n_classes = self._weights(sample_weight, X, y, known.balance), self._n_classes
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
-        self.solver_ = solver = make_solver(asked, family, self.random_state, len(y), memory=self._memory)
-        check_memory(solver, family, len(y), None if self.memory is None else self._memory)
+        self.solver_ = solver = make_solver(asked, family, self.random_state, len(y), memory=memory)
         self.loss_ = solver.settle(family, self.loss, n_classes)
         if self._regresses and not self.loss_.regression:
             raise ValueError(
@@ -377,8 +377,10 @@ class MKL(KernelEstimator):
         else:
             self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
         C, Y = 1.0 if chosen else float(self.C), Y - self.target_mean_
+        problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
         refuse_overflow(Y, C, s)
-        return Problem(X, Y, family, scale, self.loss_, C, s, chosen)
+        check_memory(solver, family, len(y), None if self.memory is None else memory)
+        return problem
 
     @property
     def _memory(self) -> int:
@@ -620,6 +622,11 @@ def why_not_left_out(model: MKL) -> str | None:
         f"{type(model.solver_).__name__} keeps no scores of rows left out; fit with the solver LeaveOneOut, which "
         "is the default for bandwidths."
     )
+
+
+def _is_complete(y) -> bool:
+    """Whether targets are numbers without gaps: what most are, at a glance."""
+    return isinstance(y, np.ndarray) and y.dtype.kind in "iubf" and bool(np.isfinite(y).all())
 
 
 def _is_plain(X) -> bool:
