@@ -240,11 +240,16 @@ def choose_solver(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solv
     return Uniform()
 
 
+def exact_bytes(solver: Solver, family: Family, n_rows: int) -> int:
+    """Return what a solver's matrices of all pairs of rows take; 0 where it needs none that are not there already."""
+    if isinstance(solver, StreamingSolver) or family.pairwise or can(family, HasFeatures):
+        return 0
+    return 8 * MATRICES * n_rows**2
+
+
 def check_memory(solver: Solver, family: Family, n_rows: int, memory: int | None) -> None:
     """Refuse what cannot fit, before it is tried: matrices beyond the memory given, or beyond all that is free."""
-    if isinstance(solver, StreamingSolver) or family.pairwise or can(family, HasFeatures):
-        return
-    need, free = 8 * MATRICES * n_rows**2, free_bytes()
+    need, free = exact_bytes(solver, family, n_rows), free_bytes()
     room = min((m for m in (memory, free) if m is not None), default=None)
     if room is None or need <= room:
         return

@@ -25,7 +25,7 @@ from sklearn.utils.validation import (
 )
 
 from .._util.checks import number, refuse_missing
-from .._util.memory import parse_bytes
+from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
 from ..combination import Combination
 from ..families import Family
@@ -36,6 +36,7 @@ from ..registry import (
     MEMORY,
     bound_family,
     check_memory,
+    exact_bytes,
     exact_rows,
     is_auto,
     make_solver,
@@ -503,9 +504,11 @@ class MKL(KernelEstimator):
         if self.verbose:
             size = problem.family.size()
             many = "a continuum of" if np.isinf(size) else f"{size:,}"
+            need = exact_bytes(self.solver_, problem.family, problem.n_rows)
+            matrices = f", matrices of {gibibytes(need)}" if need > 2**27 else ""
             self._say(
                 f"{len(problem.Y):,} rows, {many} kernels ({brief(problem.family)}), {brief(self.solver_, 200)}, "
-                f"{self.loss_.name} loss"
+                f"{self.loss_.name} loss{matrices}"
             )
 
     def _progress(self, on_iteration: OnIteration | None) -> OnIteration | None:
