@@ -249,8 +249,10 @@ def exact_bytes(solver: Solver, family: Family, n_rows: int) -> int:
 
 def check_memory(solver: Solver, family: Family, n_rows: int, memory: int | None) -> None:
     """Refuse what cannot fit, before it is tried: matrices beyond the memory given, or beyond all that is free."""
-    need, free = exact_bytes(solver, family, n_rows), free_bytes()
-    room = min((m for m in (memory, free) if m is not None), default=None)
+    need = exact_bytes(solver, family, n_rows)
+    if not need:
+        return
+    room = min((m for m in (memory, free_bytes()) if m is not None), default=None)
     if room is None or need <= room:
         return
     instead = "solver=Blockwise(), " if can(family, HasRandomFeatures) else ""

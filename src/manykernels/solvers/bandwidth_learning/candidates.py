@@ -201,9 +201,9 @@ def single_error(statistic: str, Z, rows: Rows, t: np.ndarray, *, gradient=True)
 
 
 def best_single(
-    statistic: str, Z, rows: Rows, widths: np.ndarray, noises: Sequence[float], effort: Effort, rng
-) -> tuple[float, np.ndarray]:
-    """Return the error of the best single bandwidth and ridge of a grid, and their logarithms."""
+    statistic: str, Z, rows: Rows, widths: np.ndarray, noises: Sequence[float], effort: Effort
+) -> np.ndarray:
+    """Return the logarithms of the best single bandwidth, for every column, and of the best ridge, of a grid."""
     d = Z.shape[1]
     groups = some(groups_of(Z, np.zeros(d), rows, effort.group_rows), 3)
 
@@ -213,9 +213,7 @@ def best_single(
         )
 
     points = [np.append(np.full(d, w), v) for w in np.log(widths) for v in np.log(noises)]
-    errors = map_in_threads(error, points)
-    best = int(np.argmin(errors))
-    return errors[best], points[best]
+    return points[int(np.argmin(map_in_threads(error, points)))]
 
 
 def learn_columns(
@@ -266,7 +264,6 @@ NOISE = (-2.3, 3.0)
 LOGITS = 3.0
 #: A smaller relative gain of log likelihood ends the search for weights.
 TOLERANCE = 1e-5
-#: Weights that a second search begins with are at least this.
 
 
 def log_likelihood(error: float, criterion: str) -> tuple[float, float]:
@@ -326,7 +323,7 @@ class Weighing:
         parts = [(K, part, i) for K, part, i in parts if part.counted.any()]
         self.work = [(K, part, float(part.counted.sum())) for K, part, _ in parts]
         self.groups = [i for _, _, i in parts]
-        self.mass = self.rows = sum(m for _, _, m in self.work)
+        self.mass = sum(m for _, _, m in self.work)
 
     def without(self, rows: np.ndarray) -> Weighing:
         """Return the error of the others where some rows, a mask (n,), are not there at all.
@@ -356,17 +353,6 @@ class Weighing:
         parts = map_in_threads(one, self.work)
         error, slopes, noise = (sum(p[i] for p in parts) / self.mass for i in range(3))
         return float(error), np.asarray(slopes, dtype=float), float(noise)
-
-    def scores(self, theta: np.ndarray, log_noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return scores of rows left out, by bandwidths that they have not taught, their targets and weights."""
-        out = []
-        for K, part, _ in self.work:
-            total = np.tensordot(theta.astype(np.float32), K, 1).astype(float)
-            found = leave_out(total, math.exp(log_noise), part, gradient=False)
-            counted = part.counted > 0
-            out.append((found.scores[counted], part.targets[counted], part.counted[counted]))
-        F, T, w = (np.concatenate(parts) for parts in zip(*out, strict=True))
-        return F, T, w
 
 
 def judges_of(taught: np.ndarray, count: int) -> np.ndarray:
@@ -443,10 +429,10 @@ def _descend(error: Weighing, x: np.ndarray, evaluations: int, fixed_noise: bool
         value, scale = log_likelihood(L, criterion)
         g = scale * np.append(theta * (slopes - theta @ slopes), noise)
         a, b = x[:-1] - x[:-1].mean(), x[-1] - NOISE[0]
-        g += np.append(a / LOGITS**2, b / NOISE[1] ** 2) / error.rows
+        g += np.append(a / LOGITS**2, b / NOISE[1] ** 2) / error.mass
         if fixed_noise:
             g[-1] = 0.0
-        return value + 0.5 * (float(a @ a) / LOGITS**2 + b * b / NOISE[1] ** 2) / error.rows, g
+        return value + 0.5 * (float(a @ a) / LOGITS**2 + b * b / NOISE[1] ** 2) / error.mass, g
 
     bounds = [(-12.0, 12.0)] * (len(x) - 1) + [(math.log(1e-6), math.log(1e3))]
     options = {"maxfun": evaluations, "ftol": TOLERANCE}

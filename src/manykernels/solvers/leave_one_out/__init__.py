@@ -340,7 +340,7 @@ class Learning:
         if not isinstance(part.bounds, str) and np.ndim(part.bounds) == 1 and not part.ard:
             widths = np.clip(widths, *part.bounds)
         ridges = RIDGES if fixed is None else (math.exp(fixed),)
-        return best_single(part.statistic, Z, self.rows, widths, ridges, self.effort, self.rng)[1]
+        return best_single(part.statistic, Z, self.rows, widths, ridges, self.effort)
 
     def _per_column(self, part, Z, taught, start, fixed) -> np.ndarray:
         self.errors.append([])
