@@ -80,10 +80,18 @@ def centred_products(
     M : (m, m) or (m,) array
     b : (m,) array
     """
-    if isinstance(bank, FeatureBank):
-        M, b = _from_features(bank, centring, Y)
-        return (np.diagonal(M).copy(), b) if diagonal_only else (M, b)
-    return _from_tiles(bank, centring, Y, diagonal_only, stack_bytes)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(bank, FeatureBank):
+            M, b = _from_features(bank, centring, Y)
+            M = np.diagonal(M).copy() if diagonal_only else M
+        else:
+            M, b = _from_tiles(bank, centring, Y, diagonal_only, stack_bytes)
+    if not (np.isfinite(M).all() and np.isfinite(b).all()):
+        raise ValueError(
+            "kernels: squares of their values on these rows leave the range of floats, and alignment needs them; "
+            "standardise the columns of X, or lower the degree."
+        )
+    return M, b
 
 
 def _from_features(bank: FeatureBank, centring, Y):

@@ -94,8 +94,8 @@ class Plan:
 
     def lams(self, units: list[Unit], theta: np.ndarray) -> np.ndarray:
         """Return λ_k = B_i ρ_i²/(C θ_i) of every unit; 1/C for the intercept, infinity without weight."""
-        with np.errstate(divide="ignore"):
-            each = np.where(theta > 0, self.blocks * self.rho_sq / (self.C * theta), np.inf)
+        each = np.full(len(theta), np.inf)
+        np.divide(self.blocks * self.rho_sq, self.C * theta, out=each, where=theta > 0)
         return np.array([1 / self.C if u.member < 0 else each[u.member] for u in units])
 
     def norms(self, units: list[Unit], W: np.ndarray) -> np.ndarray:
