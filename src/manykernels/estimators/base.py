@@ -349,7 +349,7 @@ class MKL(KernelEstimator):
                 self._progress(on_iteration),
                 calibrate=getattr(self, "calibrate", False),
             )
-            warn_of_rounding(task.problem, result)
+            warn_of_rounding(task.problem, result, self.target_mean_)
             self._store(result, task.problem.C)
             if self.result_.left_out is not None:
                 self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
@@ -385,8 +385,10 @@ class MKL(KernelEstimator):
         if known.mean is not None:
             self.target_mean_ = known.mean
         else:
-            self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
+            self.target_mean_ = _means(Y, s) if self._regresses else np.zeros(1)
         problem = Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
+        if isinstance(solver, StreamingSolver):
+            solver.check_range(problem)
         check_memory(solver, family, len(y), None if self.memory is None else memory)
         return problem
 
@@ -632,6 +634,13 @@ def why_not_left_out(model: MKL) -> str | None:
         f"{type(model.solver_).__name__} keeps no scores of rows left out; fit with the solver LeaveOneOut, which "
         "is the default for bandwidths."
     )
+
+
+def _means(Y: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Return the weighted means of targets; of those that are constant, the constant to the bit."""
+    used = Y[s > 0]
+    constant = (used == used[0]).all(axis=0)
+    return np.where(constant, used[0], np.average(Y, axis=0, weights=s))
 
 
 def _is_complete(y) -> bool:

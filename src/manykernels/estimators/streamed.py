@@ -61,6 +61,7 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
         rows, Y, s = model._training_data(X, y, sample_weight)
         refuse_overflow(Y, model._context.C, s, part=True)
         batch = replace(model._context, X=rows, Y=Y, sample_weight=s)
+        model.solver_.check_range(batch, part=True)
     else:
         if hasattr(model, "combination_"):
             warn(
@@ -215,7 +216,9 @@ class Opening:
         def encode(rows: CheckedRows) -> Problem:
             X, t, s = rows
             refuse_overflow(t if self.model._regresses else None, context.C, s, part=True)
-            return replace(context, X=X, Y=self.model._encode(t), sample_weight=s)
+            batch = replace(context, X=X, Y=self.model._encode(t), sample_weight=s)
+            self.solver.check_range(batch, part=True)
+            return batch
 
         return SourceStream(
             self.source,

@@ -10,7 +10,7 @@ from .._util.checks import FLAG
 from ..combination import Combination
 from ..families.base import Enumerable
 from ..problem import Problem
-from .aligning import own_alignments, scaled_combination, weigh
+from .aligning import check_alignable, own_alignments, scaled_combination, weigh
 from .base import TwoStageSolver
 
 #: More members than this would need a matrix of inner products that does not fit.
@@ -65,6 +65,7 @@ class Alignment(TwoStageSolver):
         members = family.members()
         rho_sq = problem.scale.rho_sq(members, 1.0)
         if self.independent:
+            check_alignable(problem, members, rho_sq)
             theta = own_alignments(problem, members, self.own_pairs)
         else:
             theta = weigh(problem, members, rho_sq, self.own_pairs)[0]
