@@ -114,7 +114,15 @@ def feasible_projection(loss: Loss, Y, A, C: float, sample_weight) -> np.ndarray
 
 
 def rounding(
-    A: np.ndarray, form: float, largest: float, C: float, s: np.ndarray, *, explicit: bool, kinks: float, offset: float
+    A: np.ndarray,
+    form: float,
+    largest: float,
+    C: float,
+    s: np.ndarray,
+    *,
+    explicit: bool,
+    kinks: float,
+    offset: float,
 ) -> float:
     """Return about how much of a certificate is rounding, for dual coefficients A with tr(AᵀKA) = `form`.
 

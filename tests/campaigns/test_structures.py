@@ -192,7 +192,9 @@ def trial(rng, solver=None) -> Trial:
     y = labels(rng, n) if classifies else numbers(rng, X)
     if kernels == "precomputed":
         X, shape = matrices(rng, n), "matrices"
-    model = (MKLClassifier if classifies else MKLRegressor)(kernels, solver=made, random_state=int(rng.integers(9)))
+    model = (MKLClassifier if classifies else MKLRegressor)(
+        kernels, solver=made, random_state=int(rng.integers(9))
+    )
     if rng.random() < 0.7:
         model.set_params(C=float(rng.choice([1e-8, 1e-3, 1.0, 1.0, 30.0, 1e5, 1e12])))
     if classifies and rng.random() < 0.2:

@@ -187,7 +187,9 @@ FOR_ESTIMATORS: dict[str, Callable[[], Any]] = {
 #: Those that take rows in batches too, small.
 STREAMING: dict[str, Callable[[], Any]] = {
     "blockwise": lambda: Blockwise(32, n_features=128, block=32, bins=1024, random_state=0),
-    "blockwise-certified": lambda: Blockwise(16, n_features=64, block=16, bins=256, certify=True, random_state=0),
+    "blockwise-certified": lambda: Blockwise(
+        16, n_features=64, block=16, bins=256, certify=True, random_state=0
+    ),
     "triply-stochastic": lambda: TriplyStochastic(n_features=64, block=16, epochs=5, random_state=0),
 }
 #: Those whose objective settles: with them convergence is not a claim about the gap.

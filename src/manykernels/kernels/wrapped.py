@@ -43,7 +43,9 @@ class Pairwise(Kernel):
     def _gram(self, X: Rows, Z: Rows):
         if self.metric == "rbf":  # by distances that keep their digits where columns have offsets
             gamma = (self.params or {}).get("gamma")
-            return np.exp(-(1.0 / X.shape[1] if gamma is None else gamma) * pairwise_statistic("sqdist", X, Z))
+            return np.exp(
+                -(1.0 / X.shape[1] if gamma is None else gamma) * pairwise_statistic("sqdist", X, Z)
+            )
         try:
             return pairwise_kernels(X, Z, metric=self.metric, **(self.params or {}))
         except TypeError:  # chi2 and additive_chi2 do not take sparse rows

@@ -39,9 +39,10 @@ def check_alignable(problem: Problem, members: Sequence[Any], rho_sq: np.ndarray
     """Raise ValueError for members whose squares leave the range of floats: alignment is made of those."""
     extreme = np.flatnonzero((rho_sq > LARGEST) | ((rho_sq < 1 / LARGEST) & (rho_sq > 0)))
     if len(extreme):
+        name, scale = problem.family.label(members[extreme[0]]), rho_sq[extreme[0]]
         raise ValueError(
-            f"kernels: {problem.family.label(members[extreme[0]])} has the scale {rho_sq[extreme[0]]:.1e} on these rows, "
-            "too extreme to align; standardise the columns of X."
+            f"kernels: {name} has the scale {scale:.1e} on these rows, too extreme to align; standardise the columns "
+            "of X."
         )
 
 

@@ -230,7 +230,8 @@ class StreamingSolver(Solver):
         for what, top, most in found:
             if top > most or (0.0 < top < 1 / most and not part):
                 raise ValueError(
-                    f"{what} has values up to {top:.0e}, and {type(self).__name__} computes in single precision; rescale it."
+                    f"{what} has values up to {top:.0e}, and {type(self).__name__} computes in single precision; "
+                    "rescale it."
                 )
         for family in () if part else batch.family.families():
             if not np.isinf(family.size()):

@@ -178,16 +178,16 @@ def nonnegative_weights(M: np.ndarray, b: np.ndarray) -> np.ndarray:
     if len(used) == 0:
         return v
     scaled = M[np.ix_(used, used)] / np.multiply.outer(norms[used], norms[used])
-    factor, target = _least_squares((scaled + scaled.T) / 2, b[used] / norms[used])
+    factor, target = least_squares((scaled + scaled.T) / 2, b[used] / norms[used])
     found, _ = nnls(factor, target, maxiter=max(300, 30 * len(used)))
     v[used] = found / norms[used]
     return v
 
 
-def _least_squares(M: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def least_squares(M: np.ndarray, b: np.ndarray, many: int = MANY) -> tuple[np.ndarray, np.ndarray]:
     """Return F and t with FᵀF = M and Fᵀt = b, without the directions in which M is zero to rounding."""
     least = len(b) * np.finfo(float).eps
-    if len(b) > MANY:  # Cholesky with pivots: O(m r²) for the rank r, which few rows keep low
+    if len(b) > many:  # Cholesky with pivots: O(m r²) for the rank r, which few rows keep low
         L, pivots, rank, _ = dpstrf(M, tol=least, lower=1)
         L, order = np.tril(L)[:, :rank], pivots - 1
         factor = np.empty((rank, len(b)))
