@@ -36,6 +36,9 @@ FOREIGN = (
     "zero-size",
     "not aligned",
     "did not converge",
+    "ambiguous",
+    "cross-validation",
+    "n_splits",
 )
 
 

@@ -439,7 +439,10 @@ def test_rows_whose_squares_leave_the_floats_are_refused(solver, scale):
 def test_what_single_precision_cannot_hold_is_refused(solver):
     model = MKLRegressor([RBF(1.0), Polynomial(2)], solver=solver, C=1.0)
     wide = X * np.array([1.0, 1e-40, 1.0, 1.0])
-    says("column 1 of X has values up to .*single precision; rescale", lambda: model.fit(wide, X[:, 0]))
+    for held in (wide, sp.csr_array(wide)):
+        says(
+            "column 1 of X has values up to .*single precision; rescale", lambda h=held: model.fit(h, X[:, 0])
+        )
     says("y has values up to .*single precision; rescale", lambda: model.fit(X, 1e20 * X[:, 0]))
     says("poly.* has values of .*single precision", lambda: model.fit(1e10 * X, X[:, 0]))
     model.partial_fit(X, X[:, 0])

@@ -182,3 +182,19 @@ def test_a_model_without_kernels_predicts_its_constant(kernels):
     model = MKLRegressor(kernels, solver=Greedy(p=4 / 3), C=1.0).fit(X, np.full(5, 2.0))
     np.testing.assert_allclose(model.predict(X), 2.0)
     assert not model.contributions(X).any()
+
+
+@pytest.mark.parametrize("loss", ["squared", "hinge", "squared_hinge", "softmax"])
+@pytest.mark.parametrize("degree", [2, 3])
+def test_kernels_too_large_to_add_up_are_refused(loss, degree):
+    rng = np.random.default_rng(0)
+    for X in (
+        1e110 * rng.normal(size=(60, 2)),
+        1e110 * rng.normal(size=(4, 3)),
+    ):  # explicit features, matrices
+        model = MKLClassifier(Products(degree), solver=SILP(), loss=loss, C=1.0, normalize=None)
+        with (
+            np.errstate(over="ignore", invalid="ignore"),
+            pytest.raises(ValueError, match="too large to add up"),
+        ):
+            model.fit(X, np.arange(len(X)) % 2)

@@ -16,6 +16,7 @@ from .._util.text import brief, warn
 from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
+from ..kernels.statistics import dense
 from ..losses import Loss, get_loss
 from ..predictors import Predictor
 from ..problem import Problem, Result, Trace
@@ -223,7 +224,7 @@ class StreamingSolver(Solver):
 
         `part` says that there are other rows, beside which these may be as small as they like.
         """
-        tops = np.asarray(abs(batch.X).max(axis=0)).ravel() if batch.n_rows else np.zeros(0)
+        tops = np.ravel(dense(abs(batch.X).max(axis=0))) if batch.n_rows else np.zeros(0)
         found = [(f"column {j} of X", top, FARTHEST_X) for j, top in enumerate(tops.tolist())]
         if batch.loss.regression:
             found.append(("y", float(np.abs(batch.Y).max(initial=0.0)), FARTHEST_Y))
