@@ -15,7 +15,7 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.certificates import certify
 from manykernels.families import Gaussians, Laplacians, Products
 from manykernels.kernels import RBF, Linear, Polynomial
-from manykernels.solvers import SILP, Alignment, Greedy, GreedyAlignment, LpNorm
+from manykernels.solvers import SILP, Alignment, Greedy, GreedyAlignment, LpNorm, MirrorDescent
 
 # -- the certificate -------------------------------------------------------------------------------------
 
@@ -57,6 +57,20 @@ def test_small_losses_beside_large_scores_are_recomputed_or_said_to_be_rounding(
         C, y = 10 ** rng.uniform(0, 12), rng.integers(3, size=12)
         model = MKLClassifier(kernels, solver=LpNorm(), loss=loss, C=C, normalize=None)
         assert_recomputed_or_said(model, X, y, s)
+
+
+@pytest.mark.parametrize(
+    "solver", [MirrorDescent(max_iter=20, random_state=0), Greedy(10), Greedy(10, p=4 / 3)], ids=repr
+)
+def test_explicit_features_have_the_certificate_of_what_they_predict(solver):
+    for seed in range(
+        4
+    ):  # more features than rows would take, or nearly: the machine runs on the Gram matrix
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(5, 3))
+        model = MKLClassifier(Products(1), solver=solver, loss="hinge", C=1e11)
+        assert_recomputed_or_said(model, X, [0, 1, 1, 2, 3], np.ones(5))
+        assert model.gap_ >= -1e-8 * model.objective_
 
 
 @pytest.mark.parametrize("offset", [1e3, 1e9, 1e15, 1e40])
@@ -182,6 +196,13 @@ def test_a_model_without_kernels_predicts_its_constant(kernels):
     model = MKLRegressor(kernels, solver=Greedy(p=4 / 3), C=1.0).fit(X, np.full(5, 2.0))
     np.testing.assert_allclose(model.predict(X), 2.0)
     assert not model.contributions(X).any()
+
+
+def test_members_too_large_to_compare_are_refused():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)) * np.array([1e-14, 1e85, 1e84])
+    with pytest.raises(ValueError, match="leaves the range of floats on these rows; standardise"):
+        MKLRegressor(Products(2), solver=Greedy(5), C=1.0, normalize=None).fit(X, rng.normal(size=60))
 
 
 @pytest.mark.parametrize("loss", ["squared", "hinge", "squared_hinge", "softmax"])
