@@ -15,7 +15,7 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.certificates import certify
 from manykernels.families import Gaussians, Laplacians, Products
 from manykernels.kernels import RBF, Linear, Polynomial
-from manykernels.solvers import SILP, Alignment, Greedy, GreedyAlignment, LpNorm, MirrorDescent
+from manykernels.solvers import SILP, Alignment, Blockwise, Greedy, GreedyAlignment, LpNorm, MirrorDescent
 
 # -- the certificate -------------------------------------------------------------------------------------
 
@@ -159,6 +159,16 @@ def test_memory_order_and_container_change_no_bit(name):
     others = np.asfortranarray(X), pd.DataFrame(X), np.repeat(X, 2, axis=1)[:, ::2], X.astype(np.float32)
     for other in others:
         np.testing.assert_array_equal(SEARCHES[name]().fit(other, y).predict(other), expected)
+
+
+@pytest.mark.parametrize("kernels", ["auto", "laplacian", "gaussian"])
+def test_single_precision_of_the_same_numbers_is_the_same_model(kernels):
+    X, y = table()
+    solver = Blockwise(32, n_features=128, block=32, random_state=0)
+    expected = MKLRegressor(kernels, solver=solver, C=1.0).fit(X, y).predict(X)
+    for other in (X.astype(np.float32), pd.DataFrame(X.astype(np.float32)), X.tolist()):
+        found = MKLRegressor(kernels, solver=solver, C=1.0).fit(other, y).predict(other)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
 
 
 SCRIPT = """

@@ -409,7 +409,7 @@ class MKL(KernelEstimator):
         self.columns_ = Columns.fit(X, sample_weight)
         for note in self.columns_.notes:
             self._say(note)
-        return self.columns_.transform(X, narrow=self._row_types(X) is not np.float64)
+        return self.columns_.transform(X)
 
     def _training_rows(self, X, y, **options):
         X, y = super()._training_rows(X, y, **options)
@@ -562,7 +562,7 @@ class MKL(KernelEstimator):
                 )
         if hasattr(self, "columns_"):
             check_is_fitted(self)
-            return self.columns_.transform(X, narrow=isinstance(self.solver_, StreamingSolver))
+            return self.columns_.transform(X)
         return super()._rows(X)
 
     def _scores(self, X) -> np.ndarray:

@@ -304,7 +304,7 @@ class Opening:
         """Return the rows as the solver sees them."""
         try:
             if hasattr(self.model, "columns_"):
-                return self.model.columns_.transform(chunk.X, narrow=True)
+                return self.model.columns_.transform(chunk.X)
             refuse_vast(chunk.X, part=True)
             return chunk.X
         except ValueError as error:
