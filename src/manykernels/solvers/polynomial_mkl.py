@@ -149,7 +149,7 @@ class PolynomialMKL(Solver):
             return
         if family.degree_prior is not None:
             raise ValueError(
-                "degree_prior of Products is given, but PolynomialMKL weighs degrees by the constant alone; leave it out."
+                "degree_prior of Products is given, but PolynomialMKL weighs degrees by the constant; leave it out."
             )
         if self.degree not in (None, family.degree):
             raise ValueError(

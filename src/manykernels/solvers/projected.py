@@ -14,6 +14,8 @@ from scipy.optimize import brentq
 MEMORY = 6
 #: Share of the promised decrease that a step must keep.
 KEPT = 1e-4
+#: Longest step before its projection, for weights of the order of 1.
+FARTHEST = 1e6
 #: Values this close, relatively, are one: the last steps go by their gradients, which have twice the digits.
 SAME = 1e-13
 #: Steps that promise less than this, relatively, are the end.
@@ -73,9 +75,10 @@ def spectral_steps(criterion: Criterion, start: np.ndarray) -> Iterator[tuple[Po
         steeper = criterion.slope(there)
         moved, turned = there.theta - here.theta, steeper - slope
         curved = float(moved @ turned)
-        # Where the criterion bends down along the step, go as far as the projection lets it.
-        step = float(moved @ moved) / curved if curved > 0 else 1e3 * step
         here, slope = there, steeper
+        # Where the criterion bends down along the step, go as far as the projection lets it.
+        most = FARTHEST / max(float(np.abs(slope).max(initial=0.0)), np.finfo(float).tiny)
+        step = min(float(moved @ moved) / curved, most) if curved > 0 else most
 
 
 def _shorter(criterion: Criterion, here: Point, direction, promised: float, limit: float) -> Point | None:
@@ -128,3 +131,12 @@ def _shrunk(shrink: Callable[[float], np.ndarray], centre, radius: float, size: 
     distance = float(size(theta - centre))
     # The last digits: towards the centre, where θ stays non-negative.
     return centre + (theta - centre) * min(1.0, radius / distance) if distance > 0 else theta
+
+
+def onto_simplex(v: np.ndarray) -> np.ndarray:
+    """Return the nearest θ >= 0 with Σθ = 1: all entries less one amount, O(m log m)."""
+    v = v - v.max()  # all less one amount is the same, with all digits
+    falling = np.sort(v)[::-1]
+    excess = (np.cumsum(falling) - 1.0) / np.arange(1, len(v) + 1)
+    last = np.flatnonzero(falling > excess)[-1]
+    return np.maximum(v - excess[last], 0.0)
