@@ -40,7 +40,7 @@ def weigh(
 def own_alignments(
     problem: Problem, members: Sequence[Any], own_pairs: bool = True, centred: bool = True
 ) -> np.ndarray:
-    """Return the alignment of every member with the targets; 0 for what centring leaves nothing of, or a negative one."""
+    """Return the alignment of every member with the targets; 0 for a negative one, or where centring leaves nothing."""
     squares, b, norm = _products(problem, members, own_pairs, centred, diagonal_only=True)
     return np.maximum(_ratios(b, np.sqrt(squares) * norm), 0.0)
 

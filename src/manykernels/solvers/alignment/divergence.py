@@ -21,7 +21,7 @@ BEST, FIRST = 2, 50
 
 
 class Divergence:
-    """tr(K̃*(K̃_θ + εI)⁻¹) + log|K̃_θ + εI| over the simplex: twice the divergence of normal laws, but for a constant."""
+    """tr(K̃*(K̃_θ + εI)⁻¹) + log|K̃_θ + εI|: twice the divergence of two normal laws, but for a constant."""
 
     def __init__(
         self, problem: Problem, members: Sequence[Any], rho_sq: np.ndarray, epsilon: float, centred: bool
@@ -52,7 +52,7 @@ class Divergence:
 def least_divergence(
     problem: Problem, members: Sequence[Any], rho_sq: np.ndarray, epsilon: float, centred: bool
 ) -> np.ndarray:
-    """Return the θ in the simplex of the least divergence that descents find, from even weights and the best kernels."""
+    """Return the θ in the simplex of the least divergence found, from even weights and from the best kernels."""
     alive = np.flatnonzero(rho_sq > 0)
     criterion = Divergence(problem, [members[i] for i in alive.tolist()], rho_sq[alive], epsilon, centred)
     m = len(alive)

@@ -112,7 +112,9 @@ class StochasticSteps:
         """Return products with weight, θ and ρ²; all weights fitted anew where that is better and asked for."""
         used = {z: v for z, v in self.weights.items() if v > 0}
         if not used:
-            raise NothingAligned("kernels: no product that was drawn is aligned with y; raise max_iter or draws.")
+            raise NothingAligned(
+                "kernels: no product that was drawn is aligned with y; raise max_iter or draws."
+            )
         members = sorted(used, key=lambda z: -used[z])
         theta = np.array([used[z] for z in members])
         rho_sq = self.problem.scale.rho_sq(members, 1.0)
