@@ -60,7 +60,7 @@ def variances(problem, checkpoints):
 
 
 def reached(problem, steps):
-    """Return the alignment and CPU time of stochastic steps, of the greedy search and, where it can be, of the optimum."""
+    """Return the alignment and CPU time of stochastic steps, of the greedy search, and of the optimum if listed."""
     solvers = {
         "stochastic": Alignment(max_iter=steps, corrective=False, random_state=0),
         "stochastic, refitted": Alignment(max_iter=steps, random_state=0),
