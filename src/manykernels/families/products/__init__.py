@@ -7,6 +7,7 @@ The class is :class:`Products`; the other files are what it does with members th
 ``product_sum.py``       the sum of all members as one kernel, in closed form (p = 2)
 ``sampling.py``          drawing members near proportionally to g, from Gram matrices: Algorithm 3
 ``monomial_sampler.py``  the same for products of columns, which need no Gram matrices
+``signed.py``            the same along a direction with both signs, by a bound: for two stages
 ``search.py``            the best member along a direction: grown, drawn, improved factor by factor
 ``monomial_search.py``   the same for products of columns, all of them compared as long as that is affordable
 ``monomial_table.py``    all products of columns as a few matrix products; its compiled loops are ``_products.py``
