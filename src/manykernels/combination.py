@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ._util.arrays import row_blocks
 from ._util.shapes import Stored, check_arrays, demand
 from .families.base import Family
 from .kernels.plain import whole_power
@@ -78,17 +79,18 @@ class Combination:
         Of a power every product is shared out evenly among its factors: with T = Σ_i weights_i κ_i the part of κ_i is
         weights_i κ_i ∘ Q(T), see :func:`quotient`.
         """
+        members, weights = self._used()
         used = np.flatnonzero(self.weights).tolist()
         out = np.zeros((len(self), X.shape[0], B.shape[1]))
-        if self.degree == 1 and used:
-            out[used] = self.family.apply(X, Z, B, [self.members[i] for i in used])
+        if not used:
+            return out
+        if self.degree == 1:
+            out[used] = self.family.apply(X, Z, B, members)
             return out * self.weights[:, None, None]
-        members, weights = self._used()
-        rest = (
-            quotient(self.family.gram(X, Z, members, weights), self.degree, self.constant) if used else None
-        )
-        for i in used:
-            out[i] = (self.family.gram(X, Z, [self.members[i]], self.weights[i : i + 1]) * rest) @ B
+        for rows in row_blocks(X.shape[0], len(B)):
+            rest = quotient(self.family.gram(X[rows], Z, members, weights), self.degree, self.constant)
+            for i, member, weight in zip(used, members, weights, strict=True):
+                out[i, rows] = weight * ((self.family.gram(X[rows], Z, [member], np.ones(1)) * rest) @ B)
         return out
 
     def _raised(self, T: np.ndarray) -> np.ndarray:
