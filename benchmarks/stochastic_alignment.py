@@ -64,7 +64,7 @@ def reached(problem, steps):
     solvers = {
         "stochastic": Alignment(max_iter=steps, corrective=False, random_state=0),
         "stochastic, refitted": Alignment(max_iter=steps, random_state=0),
-        "greedy": GreedyAlignment(max_kernels=20, random_state=0),
+        "greedy": GreedyAlignment(max_kernels=10, random_state=0),
     }
     for name, solver in solvers.items():
         with Clock() as clock:
@@ -102,7 +102,7 @@ def verdict(spread, table):
 
 def main():
     args = parser(__doc__).parse_args()
-    n, steps = (100, 20) if args.quick else (300, 100)
+    n, steps = (100, 20) if args.quick else (300, 50)
     small, large = (SMALL[:1], LARGE[:1]) if args.quick else (SMALL, LARGE)
     spread = [
         {"r": r, "degree": D} | row for r, D in small for row in variances(synthetic(n, r, D), (0, 5, 50))
