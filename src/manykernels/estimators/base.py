@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -39,9 +39,12 @@ from ..registry import (
     exact_bytes,
     exact_rows,
     is_auto,
+    is_automatic,
     make_solver,
     streaming_names,
     streams,
+    used_views,
+    view_family,
 )
 from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
@@ -198,14 +201,13 @@ class KernelEstimator(BaseEstimator):
         """Return what rows to predict may be made of."""
         return np.float64
 
-    def _kernel_columns(self) -> tuple[Any, Any]:
-        """Return the names of the columns that kernels see, None if they have none, and which belong together."""
-        return getattr(self, "feature_names_in_", None), True
+    def _bound_family(self, X, sample_weight, solver) -> Family:
+        """Return the family bound to the columns of X."""
+        return bound_family(self.kernels, X, sample_weight, solver, getattr(self, "feature_names_in_", None))
 
     def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
-        names, blocks = self._kernel_columns()
-        family = bound_family(self.kernels, X, sample_weight, solver, names, blocks)
+        family = self._bound_family(X, sample_weight, solver)
         if family.pairwise:
             family.check_training(X)  # type: ignore[attr-defined]
         return as_needed(X, family) if sp.issparse(X) else X, family
@@ -229,8 +231,41 @@ class KernelEstimator(BaseEstimator):
             )
         return X
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, and with `deep` those of the solver and the kernels; of a dict, by their names."""
+        params = super().get_params(deep)
+        if deep and isinstance(self.kernels, Mapping):
+            for name, part in self.kernels.items():
+                params[f"kernels__{name}"] = part
+                if hasattr(part, "get_params") and not isinstance(part, type):
+                    inner = part.get_params(deep=True)
+                    params |= {f"kernels__{name}__{key}": value for key, value in inner.items()}
+        return params
+
+    def _set_in_dict(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Set what is meant for kernels in a dict, in a new dict of copies, and return what is left."""
+        if "kernels" in params:
+            self.kernels = params.pop("kernels")
+        inner = {key: value for key, value in params.items() if key.startswith("kernels__")}
+        if not inner or not isinstance(self.kernels, Mapping):
+            return params
+        kernels = dict(self.kernels)
+        for key in sorted(inner, key=lambda key: key.count("__")):  # a kernel before its parameters
+            _, name, *rest = key.split("__", 2)
+            if name not in kernels:
+                raise ValueError(
+                    f"{key} cannot be set, as kernels has no {name!r}; it has {', '.join(map(str, kernels))}."
+                )
+            if rest:
+                kernels[name] = clone(kernels[name]).set_params(**{rest[0]: inner[key]})
+            else:
+                kernels[name] = inner[key]
+        self.kernels = kernels
+        return {key: value for key, value in params.items() if key not in inner}
+
     def set_params(self, **params) -> Self:
         """Set parameters; those of a solver or of kernels that are given by name have none to set."""
+        params = self._set_in_dict(params)
         for key in params:
             name, dots, part = key.partition("__")
             held = params.get(name, getattr(self, name, None))
@@ -322,6 +357,8 @@ class MKL(KernelEstimator):
             if checkpoint is not None or not _is_plain(X):
                 from .streamed import fit_source, source_of
 
+                if y is not None and not isinstance(y, str) and not self._pairwise:
+                    X = self._views(X) or X
                 source = source_of(self, X, y, sample_weight, checkpoint)
                 if source is not None:
                     self._refuse_groups(groups)
@@ -355,7 +392,10 @@ class MKL(KernelEstimator):
         if y is not None and not _is_complete(y):
             refuse_missing(y)
         memory, automatic = self._memory, self._reads_tables
-        if automatic:
+        views = None if _is_plain(X) else self._views(X)
+        if views is not None:
+            X = self._view_numbers(views, sample_weight)
+        elif automatic:
             X = self._numbers(X, sample_weight)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
@@ -406,18 +446,39 @@ class MKL(KernelEstimator):
             self._say(note)
         return columns.transform(table, narrow=narrow)
 
+    def _views(self, X):
+        """Return X as views, None if it is a single table."""
+        from ..tables import as_views
+
+        return None if self._pairwise else as_views(X)
+
+    def _view_numbers(self, views, sample_weight) -> np.ndarray:
+        """Learn what the columns of several views are, and return them as numbers, side by side."""
+        from ..tables import ViewColumns
+
+        used = used_views(self.kernels, tuple(views.keys()))
+        plain = [name for name in used if not is_automatic(self.kernels, name)]
+        unused = [name for name in views.parts if name not in used]
+        self.columns_ = ViewColumns.fit(views, sample_weight, plain, unused)
+        for note in self.columns_.notes:
+            self._say(note)
+        return self.columns_.transform(views, narrow=False)
+
     def _training_rows(self, X, y, **options):
         X, y = super()._training_rows(X, y, **options)
         if hasattr(self, "columns_"):  # the table's own columns, and not what became of them
-            self.n_features_in_ = len(self.columns_.names_in)
+            self.n_features_in_ = self.columns_.n_columns
             if self.columns_.named:
                 self.feature_names_in_ = np.array(self.columns_.names_in, dtype=object)
         return X, y
 
-    def _kernel_columns(self) -> tuple[Any, Any]:
+    def _bound_family(self, X, sample_weight, solver) -> Family:
         if not hasattr(self, "columns_"):
-            return super()._kernel_columns()
-        return self.columns_.names_out, self.columns_.blocks
+            return super()._bound_family(X, sample_weight, solver)
+        if hasattr(self.columns_, "learned"):
+            return view_family(self.kernels, X, sample_weight, solver, self.columns_)
+        names, blocks = self.columns_.names_out, self.columns_.blocks
+        return bound_family(self.kernels, X, sample_weight, solver, names, blocks)
 
     @property
     def _n_classes(self) -> int | None:

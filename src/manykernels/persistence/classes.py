@@ -25,6 +25,7 @@ CLASSES: dict[Kind, dict[str, str]] = {
         **_all_of("estimators", "AlignedKernel", "MKLClassifier", "MKLRegressor"),
         **_all_of("families", "Dirichlets", "Finite", "Gaussians", "Laplacians", "Precomputed", "Products"),
         **_all_of("families", "Union"),
+        **_all_of("families.view", "View", axis="families"),
         **_all_of("solvers", "LeaveOneOut"),
         **_all_of("kernels", "Constant", "Dirichlet", "Laplacian", "Linear", "Pairwise", "Polynomial", "RBF"),
         **_all_of("families.products.product_sum", "ProductSum", axis="kernels"),
@@ -38,6 +39,7 @@ CLASSES: dict[Kind, dict[str, str]] = {
         "Problem": "manykernels.problem:Problem",
         "Result": "manykernels.problem:Result",
         "Scale": "manykernels.problem:Scale",
+        "ViewColumns": "manykernels.tables:ViewColumns",
         "Trace": "manykernels.problem:Trace",
     },
     "predictor": {

@@ -63,7 +63,7 @@ def _width(model) -> int:
     if not hasattr(model, "columns_"):
         return n
     demand(hasattr(model.columns_, "names_out"), "the table's columns are missing")
-    demand(len(model.columns_.names_in) == n, "the table has other columns than the model")
+    demand(model.columns_.n_columns == n, "the table has other columns than the model")
     return model.columns_.width
 
 
@@ -126,7 +126,7 @@ def _predict(model, width: int) -> None:
         demand(np.isfinite(F).all(), "its scores are not finite")
     raw: Any = row
     if hasattr(model, "columns_"):
-        raw = [[None] * model.n_features_in_]
+        raw = model.columns_.example()
     for name in ("predict", "decision_function", "predict_proba", "contributions"):
         if hasattr(model, name):
             getattr(model, name)(raw)

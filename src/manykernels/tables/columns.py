@@ -242,6 +242,21 @@ class Columns:
         return int(self._starts[-1])
 
     @property
+    def n_columns(self) -> int:
+        """Number of columns that went in."""
+        return len(self.names_in)
+
+    def example(self) -> list[list[Any]]:
+        """Return a row such as it could come in."""
+        values = {"number": 0.0, "flag": False, "date": np.datetime64(0, "s")}
+        return [
+            [
+                self._category(j).a_level if k == "category" else values.get(k)
+                for j, k in enumerate(self.kinds)
+            ]
+        ]
+
+    @property
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that are not left out."""
         return tuple(name for name, kind in zip(self.names_in, self.kinds) if kind != "dropped")

@@ -73,6 +73,9 @@ class Candidate:
     member : the member of that part, where it is given
     Z : (n, d) array
         Rows in these units.
+    present : (n,) array or None
+        1 for rows that have the view which the kernel is on, 0 for those that lack it; None if all have it. Given
+        matrices know it.
     """
 
     statistic: str = ""
@@ -82,6 +85,7 @@ class Candidate:
     member: object = None
     Z: np.ndarray | None = None
     power: int = 0
+    present: np.ndarray | None = None
 
 
 def matrices(candidates: Sequence[Candidate], chosen: np.ndarray) -> Iterator[np.ndarray]:
@@ -98,6 +102,8 @@ def matrices(candidates: Sequence[Candidate], chosen: np.ndarray) -> Iterator[np
         key = c.statistic, id(c.log_sigma)
         if key not in known:
             known[key] = kernel_matrix(c.statistic, lanes(c.Z[chosen] * np.exp(-c.log_sigma)))
+            if c.present is not None:
+                known[key] *= np.outer(c.present[chosen], c.present[chosen])
         K = known[key]
         for _ in range(abs(c.power) * (2 if c.statistic == "sqdist" else 1)):
             K = np.sqrt(K) if c.power > 0 else np.square(K)
@@ -384,10 +390,23 @@ def left_out_scores(rows: Rows, candidates, judges: np.ndarray, groups, weights)
                 used = np.flatnonzero(weighed.theta).tolist()
                 grams = matrices([own[j] for j in used], i)
                 K = sum(w * gram for w, gram in zip(weighed.theta[used], grams, strict=True))
+                K = balanced(K, [own[j] for j in used], weighed.theta[used], i)
                 found = leave_out(K, math.exp(weighed.log_noise), part, gradient=False, dtype=np.float64)
                 counted = judged[i][part.units]
                 F[part.numbers[counted]] = found.scores[counted]
     return F[rows.origin]
+
+
+def balanced(
+    K: np.ndarray, candidates: Sequence[Candidate], theta: np.ndarray, chosen: np.ndarray
+) -> np.ndarray:
+    """Return a weighted sum of matrices over √(q_s q_t), q the share of the weights that a row has the views of."""
+    if all(c.present is None for c in candidates):
+        return K
+    shares = [np.ones(len(chosen)) if c.present is None else c.present[chosen] for c in candidates]
+    q = theta @ np.array(shares) / theta.sum()
+    r = np.divide(1.0, np.sqrt(q), out=np.zeros(len(q)), where=q > 0)
+    return K * r[:, None] * r
 
 
 def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:

@@ -19,7 +19,9 @@ from ..._util.checks import Rule, number, whole
 from ..._util.threads import one_blas_thread
 from ...combination import Combination
 from ...families.bandwidths import block_numbers
-from ...families.base import Enumerable, Family
+from ...families.base import Enumerable, Family, can
+from ...families.union import Union
+from ...families.view import View
 from ...kernels.statistics import dense
 from ...problem import Problem
 from ..bandwidth_learning.candidates import (
@@ -59,6 +61,10 @@ WIDTHS, RIDGES = 2.0 ** np.arange(-3, 3), (1e-2, 1e-1, 1.0)
 POWERS = (-1, 0, 1)
 #: Kernels with a smaller share of the largest weight are left out.
 LEAST_SHARE = 0.01
+#: What all kernels of a view have together at least, where rows lack views.
+FLOOR = 0.002
+#: With more parts than this, bandwidths come without their halves and doubles.
+MANY_PARTS = 12
 #: Fewer rows than this teach no bandwidths per column.
 FEW_TEACHERS = 20
 #: Most that scores of -1 and 1 are multiplied by for probabilities where few rows were left out: .88 is the largest.
@@ -141,8 +147,8 @@ class LeaveOneOut(TwoStageSolver):
 
     def check_compatible(self, family: Family, loss) -> None:
         """Refuse families that are neither bandwidths nor a short list."""
-        super().check_compatible(family, loss)
         unfit = self.not_taken(family)
+        super().check_compatible(family, loss)
         if unfit:
             raise ValueError(
                 f"LeaveOneOut needs bandwidths to learn, or a list of at most {MOST_LISTED} kernels on rows, and "
@@ -153,7 +159,7 @@ class LeaveOneOut(TwoStageSolver):
     def not_taken(family: Family) -> list[Family]:
         """Return the parts of a family that are neither bandwidths nor a short list."""
         listed = [part for part in family.families() if not hasattr(part, "statistic")]
-        return [part for part in listed if not isinstance(part, Enumerable) or part.size() > MOST_LISTED]
+        return [part for part in listed if not can(part, Enumerable) or part.size() > MOST_LISTED]
 
     def default_loss(self, n_classes: int | None) -> str:
         """Return the squared loss."""
@@ -255,13 +261,33 @@ class Learning:
         self.columns = np.lexsort([np.round(_ordered_sum(Z**k), 9) for k in (4, 3)])
         self.X, self.Z, self.rows = X[first][order], Z[order][:, self.columns], rows.take(order)
 
-    def _unit(self, ard: Any) -> np.ndarray:
-        """Return the units that bandwidths per column, or per block of columns, are in."""
-        variance = self.variance
+    def _unit(self, ard: Any, part: Any = None) -> np.ndarray:
+        """Return the units that bandwidths per column, or per block of columns, are in; of a view, those of its own."""
+        variance = self.variance[part.first : part.last] if isinstance(part, View) else self.variance
         if not isinstance(ard, bool):
             block = block_numbers(ard)
             variance = np.bincount(block, weights=variance)[block]
         return np.where(variance > 0, significant(np.sqrt(variance)), 1.0)
+
+    def _own(self, part: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return where the columns of a part lie among those of Z, and their numbers among those of the part."""
+        if not isinstance(part, View):
+            return np.arange(len(self.columns)), self.columns
+        own = np.flatnonzero((part.first <= self.columns) & (self.columns < part.last))
+        return own, self.columns[own] - part.first
+
+    def _present(self, part: Any) -> np.ndarray | None:
+        """Return 1 for the rows that have the view of a part, 0 for others; None where all have it."""
+        present = part.presence_of(self.X) if isinstance(part, View) else np.ones(1)
+        return None if (present == 1).all() else present
+
+    def _nearness(self) -> np.ndarray:
+        """Return rows among which neighbours are looked for: every view counts as much, however wide."""
+        views = {(p.first, p.last): p for p in self.problem.family.families() if isinstance(p, View)}
+        if not views:
+            return self.Z
+        own = [self._own(part)[0] for part in views.values()]
+        return np.hstack([self.Z[:, at] / math.sqrt(len(at)) for at in own])
 
     def _deal(self) -> np.ndarray:
         """Return the rows of every fold, (k, n): those that bandwidths and weights are learned without, to be judged.
@@ -273,7 +299,8 @@ class Learning:
         most = FOLDS if n <= FEW_FOLDS_ROWS else FEW_FOLDS
         near = np.arange(n)
         if not self.problem.family.pairwise:
-            near = np.concatenate(groups_of(self.Z, np.zeros(self.Z.shape[1]), self.rows, 1))
+            Z = self._nearness()
+            near = np.concatenate(groups_of(Z, np.zeros(Z.shape[1]), self.rows, 1))
         if subjects is None:
             label = self.rows.Y @ np.arange(1.0, 1.0 + self.rows.Y.shape[1])
             order = near[np.argsort(label[near], kind="stable")] if self.rows.criterion == "softmax" else near
@@ -307,6 +334,7 @@ class Learning:
         weighed = weigh(
             self.weighing, len(candidates[0]), log_noise, self.effort, fixed_noise=fixed is not None
         )
+        self.singles = weighed.singles
         C = math.exp(-weighed.log_noise) / self.weight_unit if problem.choose_C else problem.C
         steps = tuple(np.mean(self.errors, axis=0).tolist()) if self.errors else ()
         return Learned(self._combination(candidates, weighed.theta), C, candidates, weighed, steps)
@@ -315,33 +343,37 @@ class Learning:
 
     def _learn_part(self, k: int, part: Any, candidates, fixed) -> list[float]:
         """Add the candidates of a continuum, and return the ridges that went with them."""
-        Z = self._rows_of(part)
-        start = self._start(part, Z, fixed)
+        Z, present = self._rows_of(part), self._present(part)
+        has = np.arange(len(Z)) if present is None else np.flatnonzero(present)
+        start = self._start(part, Z[has], self.rows.take(has), fixed)
         found = [start] * len(candidates)
         if part.ard and len(candidates) > 1:
-            found = [self._per_column(part, Z, np.flatnonzero(~f), start, fixed) for f in self.folds]
+            taught = [has[~fold[has]] for fold in self.folds]
+            found = [self._per_column(part, Z, at, start, fixed) if len(at) else start for at in taught]
+        several = len(self.problem.family.families()) > MANY_PARTS
         for own, t in zip(candidates, found, strict=True):
-            shapes = [start] if t is start else [start, t]
+            shapes = [start, t] if part.ard and len(candidates) > 1 else [start]
             own += [
-                Candidate(part.statistic, log_sigma, part=k, Z=Z, power=power)
+                Candidate(part.statistic, log_sigma, part=k, Z=Z, power=power, present=present)
                 for log_sigma in (shape[:-1] for shape in shapes)
-                for power in POWERS
+                for power in ((0,) if several else POWERS)
             ]
         return [float(t[-1]) for t in found]
 
     def _rows_of(self, part) -> np.ndarray:
         """Return rows in the units of a continuum's bandwidths."""
+        own, numbers = self._own(part)
         if part.ard is True:
-            return self.Z
-        units = self._unit(True) / (self._unit(part.ard) if part.ard else 1.0)
-        return self.Z * units[self.columns]
+            return self.Z[:, own]
+        units = self._unit(True, part) / (self._unit(part.ard, part) if part.ard else 1.0)
+        return self.Z[:, own] * units[numbers]
 
-    def _start(self, part, Z, fixed) -> np.ndarray:
+    def _start(self, part, Z, rows, fixed) -> np.ndarray:
         widths = _median_distance(part.statistic, Z) * WIDTHS
         if not isinstance(part.bounds, str) and np.ndim(part.bounds) == 1 and not part.ard:
             widths = np.clip(widths, *part.bounds)
         ridges = RIDGES if fixed is None else (math.exp(fixed),)
-        return best_single(part.statistic, Z, self.rows, widths, ridges, self.effort)
+        return best_single(part.statistic, Z, rows, widths, ridges, self.effort)
 
     def _per_column(self, part, Z, taught, start, fixed) -> np.ndarray:
         self.errors.append([])
@@ -354,7 +386,7 @@ class Learning:
             self.effort,
             self.rng,
             fixed_noise=fixed is not None,
-            blocks=None if part.ard is True else block_numbers(part.ard)[self.columns],
+            blocks=None if part.ard is True else block_numbers(part.ard)[self._own(part)[1]],
             errors=self.errors[-1],
         )
 
@@ -390,27 +422,45 @@ class Learning:
                 np.sum([*matrices(candidates[0], np.arange(len(self.rows)))], axis=0), size
             )
         first = next((c for c in candidates[0] if c.log_sigma is not None), None)
-        Z, near = (self.Z, np.zeros(self.Z.shape[1])) if first is None else (first.Z, first.log_sigma)
-        return groups_of(Z, near, self.rows, size)
+        Z, near = self._nearness(), None
+        if first is not None and Z is self.Z:
+            Z, near = first.Z, first.log_sigma
+        return groups_of(Z, np.zeros(Z.shape[1]) if near is None else near, self.rows, size)
 
     def _weighing(self, candidates) -> Weighing:
         groups = some(self._groups(candidates, self.effort.weight_rows), self.effort.weight_groups)
         return Weighing(self.rows, candidates, ~self.folds, groups)
 
     def _combination(self, candidates, theta: np.ndarray) -> Combination:
-        theta = _without_small(theta)
+        family, theta = self.problem.family, _without_small(theta)
+        lacking = isinstance(family, Union) and family.lacks(self.problem.X)
+        if lacking:
+            theta = self._with_floor(candidates[0], theta)
         used = np.flatnonzero(theta).tolist()
         members = [self._member([own[i] for own in candidates]) for i in used]
         rho_sq = self.problem.scale.rho_sq(members, 1.0)
-        return Combination(self.problem.family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
+        if isinstance(family, Union) and lacking:
+            family = family.balanced(members, theta[used])
+        return Combination(family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
+
+    def _with_floor(self, candidates: list[Candidate], theta: np.ndarray) -> np.ndarray:
+        """Return weights of which every view has some: a row that has no other view must not get a constant."""
+        views = [getattr(part, "name", None) for part in self.problem.family.families()]
+        of = np.array([views[c.part] for c in candidates], dtype=object)
+        theta = theta.copy()
+        for view in dict.fromkeys(views):
+            own = np.flatnonzero(of == view)
+            if len(own) and theta[own].sum() < FLOOR:
+                theta[own[np.argmin(self.singles[own])]] += FLOOR - theta[own].sum()
+        return theta / theta.sum()
 
     def _member(self, same: list[Candidate]) -> Any:
         """Return a candidate as a member; of bandwidths per column, the mean of what all parts of the rows taught."""
         part, member = self.problem.family.families()[same[0].part], same[0].member
         if same[0].log_sigma is not None:
             sigma = np.exp(np.mean([c.log_sigma for c in same if c.log_sigma is not None], axis=0))
-            sigma = sigma[np.argsort(self.columns)]
-            sigma = np.ldexp(sigma * self._unit(part.ard) if part.ard else sigma, same[0].power)
+            sigma = sigma[np.argsort(self._own(part)[1])]
+            sigma = np.ldexp(sigma * self._unit(part.ard, part) if part.ard else sigma, same[0].power)
             member = tuple(sigma.tolist()) if part.ard else float(sigma[0])
         return self.problem.family.member_of(same[0].part, member)
 
