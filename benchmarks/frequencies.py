@@ -80,7 +80,7 @@ def work(seed, sizes, grid, fine) -> list[dict]:
             name = "true " + ", ".join(f"√{TRUTH[i] ** 2:.0f}" for i in which)
             records.append({**about, "method": name, "error": kernel_error(s, TRUTH[list(which)], grid)})
     learned = AlignedKernel(SEARCH, solver=GreedyAlignment(corrective=False)).fit(s.X, s.y)
-    table = [(row["sigma"], row["weight"]) for row in learned.combination_.table()]
+    table = [(row["sigma"], row["weight"]) for row in learned.combination_.records()]
     records[0]["found"] = table
     return records
 

@@ -11,6 +11,9 @@ import numpy as np
 from ._util.shapes import Stored, check_arrays, demand
 from .families.base import Family
 
+#: A table names at most so many columns one by one.
+LISTED_AT_MOST = 6
+
 
 @dataclass(frozen=True, eq=False)
 class Combination:
@@ -26,6 +29,9 @@ class Combination:
         The scales ρ_i; 0 marks a kernel that vanishes on the training rows and was dropped.
     norms : (m,) array or None
         ρ_i‖w_i‖ of the predictor on top, where there is one.
+    variance : (m,) array or None
+        How much each kernel's part of the predictor varies over the training rows; without a predictor, how much the
+        kernel itself does, its centred trace.
     """
 
     family: Family
@@ -33,6 +39,7 @@ class Combination:
     weights: np.ndarray
     rho: np.ndarray
     norms: np.ndarray | None = None
+    variance: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.members)
@@ -42,7 +49,8 @@ class Combination:
         demand(isinstance(self.family, Family), "the kernels are missing")
         demand(isinstance(self.members, Sequence), "the members are no list")
         each = Stored("m", least=0.0)
-        declared = {"weights": each, "rho": each, "norms": Stored("m", least=0.0, optional=True)}
+        some = Stored("m", least=0.0, optional=True)
+        declared = {"weights": each, "rho": each, "norms": some, "variance": some}
         check_arrays(vars(self), declared, {"m": len(self.members)})
 
     def _used(self):
@@ -66,16 +74,21 @@ class Combination:
         return family.features(X, members) * np.sqrt(np.repeat(weights, family.widths(members)))
 
     def shares(self) -> np.ndarray:
-        """Return each kernel's share of Σ_i ρ_i‖w_i‖, or of Σ_i θ_i where there is no predictor."""
+        """Return each kernel's share of what varies: wide kernels are nearly constant, and carry weight without effect.
+
+        Where that was not measured, shares of Σ_i ρ_i‖w_i‖, or of Σ_i θ_i.
+        """
         part = self.weights * self.rho**2 if self.norms is None else self.norms
+        if self.variance is not None and self.variance.any():
+            part = self.variance
         total = part.sum()
         return part / total if total > 0 else np.zeros_like(part)
 
-    def table(self) -> list[dict[str, Any]]:
-        """Return one record per kernel, heaviest share first.
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per kernel, largest share first.
 
-        Each has ``kernel`` (a readable name), ``weight``, ``share`` of the norm, and the member's own
-        parameters such as ``sigma`` or ``columns``.
+        Each has ``kernel`` (a readable name), ``weight``, ``share`` of the fitted variance, and the member's own
+        parameters such as ``view``, ``sigma`` or ``columns``.
         """
         shares = self.shares()
         order = np.lexsort((-self.weights, -shares))
@@ -88,3 +101,28 @@ class Combination:
             }
             for i in order
         ]
+
+    def table(self) -> Any:
+        """Return the kernels as a DataFrame, largest share first; without pandas, as :meth:`records`.
+
+        Columns are ``kernel``, ``view`` where there are views, ``weight``, ``share`` of the fitted variance, and the
+        kernels' parameters; a long list of columns is summarised.
+        """
+        records = self.records()
+        for record in records:
+            if "columns" in record:
+                record["columns"] = _summarised(record["columns"])
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            return records
+        first = [name for name in ("kernel", "view", "weight", "share") if any(name in r for r in records)]
+        rest = dict.fromkeys(name for record in records for name in record if name not in first)
+        return DataFrame(records, columns=[*(first or ["kernel", "weight", "share"]), *rest])
+
+
+def _summarised(columns: Any) -> Any:
+    """Return the names or numbers of columns as they are, or the first few of them and how many there are."""
+    if not isinstance(columns, Sequence) or isinstance(columns, str) or len(columns) <= LISTED_AT_MOST:
+        return columns
+    return f"{', '.join(str(c) for c in columns[:3])}, … ({len(columns):,})"

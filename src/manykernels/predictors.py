@@ -49,6 +49,23 @@ class Predictor(Protocol):
         ...
 
 
+#: Rows that tell how much the parts of a predictor vary.
+VARIED_ROWS = 256
+
+
+def some_rows(sample_weight: np.ndarray, most: int = VARIED_ROWS) -> np.ndarray:
+    """Return the numbers of some rows that have weight, evenly spread."""
+    rows = np.flatnonzero(sample_weight > 0)
+    return rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)]
+
+
+def variances(parts: np.ndarray, sample_weight: np.ndarray) -> np.ndarray:
+    """Return how much parts (m, n, c) vary over rows, summed over the outputs."""
+    w = sample_weight / sample_weight.sum()
+    means = np.einsum("inc,n->ic", parts, w)
+    return np.einsum("inc,n->i", np.square(parts - means[:, None]), w)
+
+
 @dataclass(frozen=True, eq=False)
 class Dual:
     """``f(x) = Σ_t κ(x, x_t) A_t + b`` over support rows.

@@ -167,7 +167,7 @@ def facts_table(facts: dict[str, str]) -> Table:
 def print_model(model, metadata, top: int | None = None) -> None:
     """Print the kernel table, by default the kernels in use, and what is known about the model."""
     console = stdout()
-    records = model.combination_.table()
+    records = model.combination_.records()
     if top is None:
         top = min(TOP, sum(r["weight"] > 0 for r in records) or TOP)
     console.print()
@@ -262,7 +262,7 @@ def model_json(model, metadata, top: int | None) -> str:
         "columns": _kinds(model),
         "intercept": model.intercept_,
         "n_kernels": len(model.combination_),
-        "kernels": model.combination_.table()[:top],
+        "kernels": model.combination_.records()[:top],
         "metadata": metadata,
     }
     return json.dumps(plain(record), indent=2, ensure_ascii=False)

@@ -31,6 +31,7 @@ from ..combination import Combination
 from ..families import Family
 from ..kernels import Kernel
 from ..losses import Loss
+from ..predictors import some_rows, variances
 from ..problem import GapKind, Problem, Result, Scale, Trace
 from ..registry import (
     MEMORY,
@@ -132,6 +133,16 @@ def refuse_overflow(Y: np.ndarray, C: float, s: np.ndarray) -> None:
             f"C times the largest sample weight is {top:.0e}, too extreme to compute with for values of y up to "
             f"{far:.0e}; use a C or weights nearer to 1."
         )
+
+
+def with_variances(result: Result, X, sample_weight: np.ndarray) -> Result:
+    """Return a result whose combination knows how much each kernel's part varies over the training rows."""
+    rows, predictor = some_rows(sample_weight), result.predictor
+    if not len(rows) or not len(result.combination):
+        return result
+    found = variances(predictor.contributions(X[rows]), sample_weight[rows])
+    combination = replace(result.combination, variance=found)
+    return replace(result, predictor=replace(predictor, combination=combination), combination=combination)  # type: ignore[type-var]
 
 
 @contextmanager
@@ -380,7 +391,7 @@ class MKL(KernelEstimator):
                 calibrate=getattr(self, "calibrate", False),
             )
             warn_of_rounding(task.problem, result)
-            self._store(result, task.problem.C)
+            self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
                 self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
 
@@ -529,8 +540,10 @@ class MKL(KernelEstimator):
                 "groups is given, but rows come in batches; pass rows in memory, or leave groups out."
             )
 
-    def _store(self, result: Result, C: float | None = None) -> None:
+    def _store(self, result: Result, C: float | None = None, problem: Problem | None = None) -> None:
         """Keep a result; C is the solver's, that of the problem, or the one that was given."""
+        if problem is not None:
+            result = with_variances(result, problem.X, problem.sample_weight)
         for name in ("loo_score_", "_loo_residuals"):  # of a fit before
             self.__dict__.pop(name, None)
         known = result.C if result.C is not None else C

@@ -75,7 +75,7 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
         result = _calibrated(model, result, batch)
     elif result.calibration is None:
         result = replace(result, calibration=model.result_.calibration)
-    model._store(result, batch.C)
+    model._store(result, batch.C, batch)
 
 
 def _same_classes(model: Any, announced: np.ndarray | None) -> None:
@@ -150,7 +150,7 @@ def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, che
             save=None if saved is None else saved.save,
             on_iteration=model._progress(on_iteration),
         )
-    model._store(_calibrated(model, result, stream.first), stream.first.C)
+    model._store(_calibrated(model, result, stream.first), stream.first.C, stream.first)
     if saved is not None and not result.interrupted:  # after Ctrl-C the next fit goes on from it
         saved.remove()
 

@@ -46,7 +46,7 @@ def _check(model) -> None:
         _predict(model, width)
     else:
         _transform(model, width)
-    model.combination_.table()
+    model.combination_.records()
     if hasattr(model, "state_"):
         _check_state(model, width)
 
