@@ -34,6 +34,7 @@ from ..bandwidth_learning.candidates import (
     groups_of,
     learn_columns,
     left_out_scores,
+    log_likelihood,
     matrices,
     some,
     weigh,
@@ -334,6 +335,7 @@ class Learning:
         weighed = weigh(
             self.weighing, len(candidates[0]), log_noise, self.effort, fixed_noise=fixed is not None
         )
+        weighed = replace(weighed, theta=self._without_idle_views(candidates[0], weighed))
         self.singles = weighed.singles
         C = math.exp(-weighed.log_noise) / self.weight_unit if problem.choose_C else problem.C
         steps = tuple(np.mean(self.errors, axis=0).tolist()) if self.errors else ()
@@ -443,14 +445,45 @@ class Learning:
             family = family.balanced(members, theta[used])
         return Combination(family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
 
+    def _views_of(self, candidates: list[Candidate]) -> np.ndarray:
+        """Return the name of the view that each candidate is on, None where there are no views."""
+        names = [part.name if isinstance(part, View) else None for part in self.problem.family.families()]
+        return np.array([names[c.part] for c in candidates], dtype=object)
+
+    def _without_idle_views(self, candidates: list[Candidate], weighed: Weighed) -> np.ndarray:
+        """Return weights without the views that do not earn their keep: most are noise then.
+
+        A view must gain 1 + log(views) in the log likelihood of rows left out: about what the best of so many gains by
+        chance. Those whose absence alone does least harm go first. O(views) errors of rows left out.
+        """
+        theta, views = weighed.theta, self._views_of(candidates)
+        names = [name for name in dict.fromkeys(views.tolist()) if name is not None]
+
+        def without(idle: list[str]) -> np.ndarray:
+            kept = np.where(np.isin(views, idle), 0.0, theta)
+            return kept / max(kept.sum(), np.finfo(float).tiny)
+
+        def loss(idle: list[str]) -> float:
+            error = self.weighing(without(idle), weighed.log_noise, gradient=False)[0]
+            return self.weighing.mass * log_likelihood(error, self.rows.criterion)[0]
+
+        if len(names) < 2:
+            return theta
+        idle: list[str] = []
+        reached = loss(idle)
+        for name in sorted(names, key=lambda name: loss([name])):
+            now = loss([*idle, name]) if len(idle) + 1 < len(names) else math.inf
+            if now > reached + 1.0 + math.log(len(names)):
+                break
+            reached, idle = now, [*idle, name]
+        return without(idle)
+
     def _with_floor(self, candidates: list[Candidate], theta: np.ndarray) -> np.ndarray:
         """Return weights of which every view has some: a row that has no other view must not get a constant."""
-        views = [getattr(part, "name", None) for part in self.problem.family.families()]
-        of = np.array([views[c.part] for c in candidates], dtype=object)
-        theta = theta.copy()
-        for view in dict.fromkeys(views):
-            own = np.flatnonzero(of == view)
-            if len(own) and theta[own].sum() < FLOOR:
+        views, theta = self._views_of(candidates), theta.copy()
+        for view in dict.fromkeys(views.tolist()):
+            own = np.flatnonzero(views == view)
+            if theta[own].sum() < FLOOR:
                 theta[own[np.argmin(self.singles[own])]] += FLOOR - theta[own].sum()
         return theta / theta.sum()
 
