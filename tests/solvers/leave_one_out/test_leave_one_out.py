@@ -105,7 +105,7 @@ def test_weights_are_never_worse_than_the_best_single_candidate():
     rows = Rows.plain((y - y.mean())[:, None], np.ones(60), "squared")
     candidates = [Candidate("sqdist", np.full(3, t), Z=X) for t in (-1.0, 0.5, 2.0)]
     error = Weighing(rows, [candidates], np.zeros(60, int), [np.arange(60)])
-    found = weigh(error, 3, -2.0, Effort())
+    found = weigh(error, -2.0, Effort())
     assert found.error <= found.singles.min() + 1e-12
     assert found.theta.sum() == pytest.approx(1.0) and (found.theta >= 0).all()
 

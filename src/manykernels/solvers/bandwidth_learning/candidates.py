@@ -331,6 +331,17 @@ class Weighing:
         self.groups = [i for _, _, i in parts]
         self.mass = sum(m for _, _, m in self.work)
 
+    @property
+    def n_candidates(self) -> int:
+        """Number of kernels."""
+        return len(self.work[0][0])
+
+    def only(self, kept: np.ndarray) -> Weighing:
+        """Return the error of some of the candidates, a mask."""
+        fewer = copy(self)
+        fewer.work = [(K[kept], part, mass) for K, part, mass in self.work]
+        return fewer
+
     def without(self, rows: np.ndarray) -> Weighing:
         """Return the error of the others where some rows, a mask (n,), are not there at all.
 
@@ -409,8 +420,9 @@ def balanced(
     return K * r[:, None] * r
 
 
-def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:
+def weigh(error: Weighing, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:
     """Return the weights and the ridge with the least error; never worse than the best single candidate."""
+    n = error.n_candidates
     singles = np.array([error(np.eye(n)[j], log_noise, gradient=False)[0] for j in range(n)])
     order = np.argsort(singles)
     theta, noise, errors = _descend(error, _near_best(singles, log_noise), effort.evaluations, fixed_noise)

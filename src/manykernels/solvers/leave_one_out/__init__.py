@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,6 +63,7 @@ WIDTHS, RIDGES = 2.0 ** np.arange(-3, 3), (1e-2, 1e-1, 1.0)
 POWERS = (-1, 0, 1)
 #: Kernels with a smaller share of the largest weight are left out.
 LEAST_SHARE = 0.01
+TINY = np.finfo(float).tiny
 #: What all kernels of a view have together at least, where rows lack views.
 FLOOR = 0.002
 #: With more parts than this, bandwidths come without their halves and doubles.
@@ -282,6 +284,12 @@ class Learning:
         present = part.presence_of(self.X) if isinstance(part, View) else np.ones(1)
         return None if (present == 1).all() else present
 
+    @cached_property
+    def _lacking(self) -> bool:
+        """Whether rows lack views."""
+        family = self.problem.family
+        return isinstance(family, Union) and family.lacks(self.problem.X)
+
     def _nearness(self) -> np.ndarray:
         """Return rows among which neighbours are looked for: every view counts as much, however wide."""
         views = {(p.first, p.last): p for p in self.problem.family.families() if isinstance(p, View)}
@@ -332,10 +340,12 @@ class Learning:
             raise ValueError("kernels all vanish on the rows of X; pass others.")
         log_noise = fixed if fixed is not None else float(np.mean(ridges)) if ridges else math.log(0.1)
         self.weighing = self._weighing(candidates)
-        weighed = weigh(
-            self.weighing, len(candidates[0]), log_noise, self.effort, fixed_noise=fixed is not None
-        )
-        weighed = replace(weighed, theta=self._without_idle_views(candidates[0], weighed))
+        weighed = weigh(self.weighing, log_noise, self.effort, fixed_noise=fixed is not None)
+        kept = self._busy(candidates[0], weighed)
+        if not kept.all():
+            candidates = [[c for c, keep in zip(own, kept, strict=True) if keep] for own in candidates]
+            self.weighing = self.weighing.only(kept)
+            weighed = weigh(self.weighing, log_noise, self.effort, fixed_noise=fixed is not None)
         self.singles = weighed.singles
         C = math.exp(-weighed.log_noise) / self.weight_unit if problem.choose_C else problem.C
         steps = tuple(np.mean(self.errors, axis=0).tolist()) if self.errors else ()
@@ -434,14 +444,14 @@ class Learning:
         return Weighing(self.rows, candidates, ~self.folds, groups)
 
     def _combination(self, candidates, theta: np.ndarray) -> Combination:
-        family, theta = self.problem.family, _without_small(theta)
-        lacking = isinstance(family, Union) and family.lacks(self.problem.X)
-        if lacking:
+        family: Any = self.problem.family
+        theta = _without_small(theta)
+        if self._lacking:
             theta = self._with_floor(candidates[0], theta)
         used = np.flatnonzero(theta).tolist()
         members = [self._member([own[i] for own in candidates]) for i in used]
         rho_sq = self.problem.scale.rho_sq(members, 1.0)
-        if isinstance(family, Union) and lacking:
+        if self._lacking:
             family = family.balanced(members, theta[used])
         return Combination(family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
 
@@ -450,33 +460,36 @@ class Learning:
         names = [part.name if isinstance(part, View) else None for part in self.problem.family.families()]
         return np.array([names[c.part] for c in candidates], dtype=object)
 
-    def _without_idle_views(self, candidates: list[Candidate], weighed: Weighed) -> np.ndarray:
-        """Return weights without the views that do not earn their keep: most are noise then.
+    def _busy(self, candidates: list[Candidate], weighed: Weighed) -> np.ndarray:
+        """Return which candidates are on views that earn their keep; most others are noise.
 
-        A view must gain 1 + log(views) in the log likelihood of rows left out: about what the best of so many gains by
-        chance. Those whose absence alone does least harm go first. O(views) errors of rows left out.
+        A view must gain one unit of the log likelihood of rows left out; one that alone is no better than a constant
+        must gain twice 1 + log(views), more than the best of so many does by chance. Those whose absence alone does
+        least harm go first. Where rows lack views all stay: a row may have no other. O(views) errors of rows left out.
         """
-        theta, views = weighed.theta, self._views_of(candidates)
+        views = self._views_of(candidates)
         names = [name for name in dict.fromkeys(views.tolist()) if name is not None]
+        idle: list[str] = []
+        if len(names) < 2 or self._lacking:
+            return np.ones(len(views), dtype=bool)
+        chance = 1.0 + math.log(len(names))
 
-        def without(idle: list[str]) -> np.ndarray:
-            kept = np.where(np.isin(views, idle), 0.0, theta)
-            return kept / max(kept.sum(), np.finfo(float).tiny)
-
-        def loss(idle: list[str]) -> float:
-            error = self.weighing(without(idle), weighed.log_noise, gradient=False)[0]
+        def loss(error: float) -> float:
             return self.weighing.mass * log_likelihood(error, self.rows.criterion)[0]
 
-        if len(names) < 2:
-            return theta
-        idle: list[str] = []
-        reached = loss(idle)
-        for name in sorted(names, key=lambda name: loss([name])):
-            now = loss([*idle, name]) if len(idle) + 1 < len(names) else math.inf
-            if now > reached + 1.0 + math.log(len(names)):
-                break
-            reached, idle = now, [*idle, name]
-        return without(idle)
+        def loss_without(idle: list[str]) -> float:
+            theta = np.where(np.isin(views, idle), 0.0, weighed.theta)
+            return loss(self.weighing(theta / max(theta.sum(), TINY), weighed.log_noise, gradient=False)[0])
+
+        reached, constant = loss_without(idle), loss_without(names) - chance
+        alone = {name: loss(float(weighed.singles[views == name].min())) for name in names}
+        for name in sorted(names, key=lambda name: loss_without([name])):
+            now = loss_without([*idle, name])
+            if now <= reached + (1.0 if alone[name] < constant else 2.0 * chance) and len(idle) + 1 < len(
+                names
+            ):
+                reached, idle = now, [*idle, name]
+        return ~np.isin(views, idle)
 
     def _with_floor(self, candidates: list[Candidate], theta: np.ndarray) -> np.ndarray:
         """Return weights of which every view has some: a row that has no other view must not get a constant."""
