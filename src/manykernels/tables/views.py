@@ -54,6 +54,11 @@ class Part:
         """Number of columns."""
         return self.table.shape[1]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns, none if they have none."""
+        return self.table.names if isinstance(self.table, Table) and self.table.named else ()
+
 
 class Views:
     """Several sources of the same rows, by name, which can be split like one table.
@@ -264,6 +269,8 @@ class ViewColumns:
         kernels of their own.
     widths : tuple of int
         Columns of each view, as they came.
+    columns : tuple of tuples of str
+        Names of these columns; none where a view has no names.
     unused : tuple of str
         Names of views that have no kernels; they are ignored.
     """
@@ -271,6 +278,7 @@ class ViewColumns:
     names: tuple[str, ...]
     learned: tuple[Columns | None, ...]
     widths: tuple[int, ...]
+    columns: tuple[tuple[str, ...], ...]
     unused: tuple[str, ...] = ()
     named: ClassVar[bool] = False
 
@@ -309,7 +317,8 @@ class ViewColumns:
             except ValueError as error:
                 raise ValueError(f"view {name!r}: {error}") from None
         widths = tuple(part.width for part in views.parts.values())
-        return cls(tuple(views.parts), tuple(learned), widths, tuple(unused))
+        columns = tuple(part.columns for part in views.parts.values())
+        return cls(tuple(views.parts), tuple(learned), widths, columns, tuple(unused))
 
     def transform(self, X: Any, *, narrow: bool = False, most: int = DENSE_BYTES) -> np.ndarray:
         """Return rows, those learned from or others, as numbers; views that are not there are lacking.
@@ -365,15 +374,13 @@ class ViewColumns:
         try:
             if columns is not None:
                 return columns.transform(table)
-            if table.shape[1] != self.widths[k]:
-                raise ValueError(f"it has {table.shape[1]:,} columns, and had {self.widths[k]:,}.")
-            return _as_they_are(table)
+            return _as_they_are(table, self.widths[k], self.columns[k])
         except ValueError as error:
             raise ValueError(f"view {name!r}: {error}") from None
 
     def check_stored(self) -> None:
         """Raise Damaged unless what came from a file tells of every view what it is."""
-        lists = (self.names, self.learned, self.widths)
+        lists = (self.names, self.learned, self.widths, self.columns)
         demand(
             all(type(one) is tuple and len(one) == len(self.names) > 0 for one in lists), "a view is missing"
         )
@@ -381,6 +388,9 @@ class ViewColumns:
         demand(len(set(self.names)) == len(self.names), "two views have one name")
         check_arrays({"widths": np.array(self.widths)}, {"widths": Stored("m", "iu", 1)})
         demand(all(one is None or isinstance(one, Columns) for one in self.learned), "a view has no columns")
+        named = all(type(own) is tuple and all(type(name) is str for name in own) for own in self.columns)
+        right = named and all(len(own) in (0, d) for own, d in zip(self.columns, self.widths, strict=True))
+        demand(right, "the columns of a view have other names")
         demand(type(self.unused) is tuple and not {*self.unused} & {*self.names}, "a view is used and is not")
 
     # -- what comes out --------------------------------------------------------------------------------
@@ -405,8 +415,8 @@ class ViewColumns:
     def names_out(self) -> tuple[str, ...]:
         """Names of the columns that come out, within their views."""
         names: list[str] = []
-        for c, d in zip(self.learned, self.widths, strict=True):
-            names += [f"x{j}" for j in range(d)] if c is None else c.names_out
+        for c, d, own in zip(self.learned, self.widths, self.columns, strict=True):
+            names += (own or [f"x{j}" for j in range(d)]) if c is None else c.names_out
         return (*names, *(f"has {name}" for name in self.names))
 
     def blocks(self, k: int) -> tuple[tuple[int, ...], ...] | None:
@@ -441,16 +451,24 @@ def _counts(table: Any) -> bool:
     return bool(np.count_nonzero(X == 0) >= MOSTLY_ZERO * X.size)
 
 
-def _as_they_are(table: Any) -> np.ndarray:
-    """Return numbers as they came."""
+def _as_they_are(table: Any, width: int, names: Sequence[str]) -> np.ndarray:
+    """Return numbers as they came, columns found by name where both have names."""
     if sp.issparse(table):
         values = table.toarray()
     elif table.matrix is not None:
         values = table.matrix
     else:
         raise ValueError(
-            "it holds text, categories or gaps, for which kernels='auto' knows what to do; use that."
+            "it holds text, categories or dates, for which kernels='auto' knows what to do; use that."
         )
+    if names and isinstance(table, Table) and table.named:
+        missing = [name for name in names if name not in table.names]
+        if missing:
+            raise ValueError(f"column {brief(missing[0])} is missing.")
+        place = {name: j for j, name in enumerate(table.names)}
+        values = values[:, [place[name] for name in names]]
+    if values.shape[1] != width:
+        raise ValueError(f"it has {values.shape[1]:,} columns, and had {width:,}.")
     if not np.isfinite(values).all():
         raise ValueError(
             "it has missing or infinite values in rows that are not missing as a whole; fill them in."
