@@ -28,7 +28,7 @@ from .._util.checks import number, refuse_missing
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
 from ..combination import Combination
-from ..families import Family
+from ..families import Family, Precomputed
 from ..kernels import Kernel
 from ..losses import Loss
 from ..predictors import some_rows, variances
@@ -192,9 +192,13 @@ class KernelEstimator(BaseEstimator):
                 return validate_data(
                     self, X, y, accept_sparse="csr", dtype=types, order="C", multi_output=True, **options
                 )
-        X, y = validate_data(
+        from ..tables.stacks import open_stack
+
+        stack = open_stack(X)
+        self.stack_ = replace(stack, values=stack.values[:0])
+        return validate_data(
             self,
-            X,
+            stack.values,
             y,
             dtype=[np.float64, np.float32],
             allow_nd=True,
@@ -202,7 +206,6 @@ class KernelEstimator(BaseEstimator):
             multi_output=True,
             **options,
         )
-        return (X[:, :, None] if X.ndim == 2 else X), y
 
     def _row_types(self, X) -> Any:
         """Return what the rows of a fit may be made of."""
@@ -214,7 +217,10 @@ class KernelEstimator(BaseEstimator):
 
     def _bound_family(self, X, sample_weight, solver) -> Family:
         """Return the family bound to the columns of X."""
-        return bound_family(self.kernels, X, sample_weight, solver, getattr(self, "feature_names_in_", None))
+        kernels, names = self.kernels, getattr(self, "feature_names_in_", None)
+        if self._pairwise and isinstance(kernels, str):
+            kernels = Precomputed(self.stack_.kernels)
+        return bound_family(kernels, X, sample_weight, solver, names)
 
     def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
@@ -233,12 +239,14 @@ class KernelEstimator(BaseEstimator):
                     self, X, reset=False, accept_sparse="csr", dtype=self._known_types(), order="C"
                 )
             return as_needed(rows, family)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
-        X = X[:, :, None] if X.ndim == 2 else X
-        if X.shape[2] != family.size():
+        from ..tables.stacks import open_stack
+
+        stack = open_stack(X, getattr(self, "stack_", None))
+        X = validate_data(self, stack.values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
+        if X.ndim != 3 or X.shape[2] != family.size():
             raise ValueError(
-                f"X holds {X.shape[2]} kernels, but the model was fitted on {family.size()}; "
-                "pass the shape (n, n_train, n_kernels)."
+                f"X has the shape {X.shape}, and the model was fitted on {family.size()} kernels of "
+                f"{self.n_features_in_:,} rows; pass the shape (n, n_train, n_kernels)."
             )
         return X
 

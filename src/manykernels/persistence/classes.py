@@ -39,6 +39,7 @@ CLASSES: dict[Kind, dict[str, str]] = {
         "Problem": "manykernels.problem:Problem",
         "Result": "manykernels.problem:Result",
         "Scale": "manykernels.problem:Scale",
+        "Stack": "manykernels.tables.stacks:Stack",
         "ViewColumns": "manykernels.tables:ViewColumns",
         "Trace": "manykernels.problem:Trace",
     },
