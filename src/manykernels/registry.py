@@ -39,6 +39,7 @@ from .solvers import (
     LpNorm,
     MirrorDescent,
     Obscure,
+    PolynomialMKL,
     SimpleMKL,
     Single,
     Solver,
@@ -71,6 +72,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "silp": SILP,
     "mirror_descent": MirrorDescent,
     "greedy": Greedy,
+    "polynomial_mkl": PolynomialMKL,
     "obscure": Obscure,
     "ufo": Ufo,
     "alignment": Alignment,
@@ -313,7 +315,8 @@ def choose_solver(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solv
 
 def exact_bytes(solver: Solver, family: Family, n_rows: int) -> int:
     """Return what a solver's matrices of all pairs of rows take; 0 where it needs none that are not there already."""
-    if isinstance(solver, StreamingSolver) or family.pairwise or can(family, HasFeatures):
+    explicit = can(family, HasFeatures) and not solver.needs_grams
+    if isinstance(solver, StreamingSolver) or family.pairwise or explicit:
         return 0
     return 8 * MATRICES * n_rows**2
 
