@@ -486,7 +486,7 @@ class MKL(KernelEstimator):
     def _training_rows(self, X, y, **options):
         X, y = super()._training_rows(X, y, **options)
         if hasattr(self, "columns_"):  # the table's own columns, and not what became of them
-            self.n_features_in_ = self.columns_.n_columns
+            self.n_features_in_ = len(self.columns_.names_in)
             if self.columns_.named:
                 self.feature_names_in_ = np.array(self.columns_.names_in, dtype=object)
         return X, y

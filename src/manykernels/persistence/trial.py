@@ -63,7 +63,7 @@ def _width(model) -> int:
     if not hasattr(model, "columns_"):
         return n
     demand(hasattr(model.columns_, "names_out"), "the table's columns are missing")
-    demand(model.columns_.n_columns == n, "the table has other columns than the model")
+    demand(len(model.columns_.names_in) == n, "the table has other columns than the model")
     return model.columns_.width
 
 

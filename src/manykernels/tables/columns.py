@@ -241,11 +241,6 @@ class Columns:
         """Number of columns that come out."""
         return int(self._starts[-1])
 
-    @property
-    def n_columns(self) -> int:
-        """Number of columns that went in."""
-        return len(self.names_in)
-
     def example(self) -> list[list[Any]]:
         """Return a row such as it could come in."""
         values = {"number": 0.0, "flag": False, "date": np.datetime64(0, "s")}

@@ -406,10 +406,11 @@ class ViewColumns:
         """Number of columns that come out."""
         return self.starts[-1] + len(self.names)
 
-    @property
-    def n_columns(self) -> int:
-        """Number of columns that went in."""
-        return sum(self.widths)
+    @cached_property
+    def names_in(self) -> tuple[str, ...]:
+        """Names of the columns that went in, with those of their views."""
+        triples = zip(self.names, self.widths, self.columns, strict=True)
+        return tuple(f"{name}: {c}" for name, d, own in triples for c in (own or [f"x{j}" for j in range(d)]))
 
     @cached_property
     def names_out(self) -> tuple[str, ...]:
