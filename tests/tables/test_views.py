@@ -155,5 +155,5 @@ def test_groups_of_columns_may_overlap_and_come_in_many_forms(tmp_path):
     with pytest.raises(ValueError, match="selects no column"):
         Views.from_columns(frame, {"none": "z*"})
     gmt.write_text("one\n")
-    with pytest.raises(ValueError, match="line 1 of .* has no columns"):
+    with pytest.raises(ValueError, match=r"line 1 of .* has no columns"):
         Views.from_columns(frame, gmt)
