@@ -655,22 +655,48 @@ class MKL(KernelEstimator):
         check_consistent_length(rows, y)
         return rows, self._encode(y), self._weights(sample_weight, rows, y)
 
-    def contributions(self, X) -> np.ndarray:
-        """Split the prediction by kernel.
+    def contributions(self, X, by: Literal["kernel", "view"] = "kernel") -> np.ndarray:
+        """Split the prediction by kernel, or by view.
 
         Parameters
         ----------
         X : rows
+        by : {"kernel", "view"}
+            Whether there is a column per kernel, or one per view, in the order of ``views_``.
 
         Returns
         -------
         array of shape (n, m) or (n, m, c)
-            One column per member of ``combination_``. Summed over the kernels, with ``intercept_`` added,
-            they give the scores.
+            One column per member of ``combination_``, or per view. Summed over the columns, with ``intercept_`` added,
+            they give the scores. A view that a row lacks has NaN: the prediction does not rest on it.
         """
+        if by not in ("kernel", "view"):
+            raise ValueError(f"by is {brief(by)}; it must be 'kernel' or 'view'.")
         rows = self._rows(X)
         parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
+        if by == "view":
+            parts = self._by_view(parts, rows)
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
+
+    def _by_view(self, parts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the contributions of all kernels of each view together."""
+        family, names = self.combination_.family, self.views_
+        of = [names.index(family.families()[k].name) for k, _ in self.combination_.members]  # type: ignore[attr-defined]
+        out = np.zeros((len(parts), len(names), parts.shape[2]))
+        np.add.at(out, (slice(None), np.array(of, dtype=int)), parts)
+        out[rows[:, -len(names) :] == 0] = np.nan
+        return out
+
+    @property
+    def views_(self) -> list[str]:
+        """Names of the views that the model was fitted on."""
+        check_is_fitted(self)
+        names = getattr(getattr(self, "columns_", None), "names", None)
+        if names is None:
+            raise AttributeError(
+                "The model was fitted on one table, and has no views; fit it on a dict of tables."
+            )
+        return list(names)
 
     def predict_to(self, source, path, *, proba: bool = False) -> int:
         """Write predictions for the rows of a source to a file, batch by batch.
