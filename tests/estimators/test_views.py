@@ -84,7 +84,7 @@ def test_contributions_of_views_tell_what_a_prediction_rests_on(fitted):
     some = model.contributions({"q": views["q"]}, by="view")
     assert_array_equal(np.isfinite(some).all(axis=0), [False, True, False])
     with pytest.raises(AttributeError, match="has no views"):
-        MKLRegressor([Linear()], C=1.0).fit(views["p"], views["q"][:, 0]).views_
+        getattr(MKLRegressor([Linear()], C=1.0).fit(views["p"], views["q"][:, 0]), "views_")  # noqa: B009
 
 
 def test_rows_that_lack_views_teach_and_are_predicted():

@@ -680,8 +680,11 @@ class MKL(KernelEstimator):
 
     def _by_view(self, parts: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the contributions of all kernels of each view together."""
-        family, names = self.combination_.family, self.views_
-        of = [names.index(family.families()[k].name) for k, _ in self.combination_.members]  # type: ignore[attr-defined]
+        names, views = (
+            self.views_,
+            [getattr(part, "name", "") for part in self.combination_.family.families()],
+        )
+        of = [names.index(views[k]) for k, _ in self.combination_.members]
         out = np.zeros((len(parts), len(names), parts.shape[2]))
         np.add.at(out, (slice(None), np.array(of, dtype=int)), parts)
         out[rows[:, -len(names) :] == 0] = np.nan
