@@ -685,8 +685,7 @@ class MKL(KernelEstimator):
             [getattr(part, "name", "") for part in self.combination_.family.families()],
         )
         of = [names.index(views[k]) for k, _ in self.combination_.members]
-        out = np.zeros((len(parts), len(names), parts.shape[2]))
-        np.add.at(out, (slice(None), np.array(of, dtype=int)), parts)
+        out = np.einsum("nmc,mv->nvc", parts, np.eye(len(names))[of])
         out[rows[:, -len(names) :] == 0] = np.nan
         return out
 
