@@ -27,7 +27,7 @@ from sklearn.utils.validation import (
 from .._util.checks import number, refuse_missing
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
-from ..combination import Combination
+from ..combination import Combination, TargetCombination
 from ..families import Family, Precomputed
 from ..kernels import Kernel
 from ..losses import Loss
@@ -141,7 +141,8 @@ def with_variances(result: Result, X, sample_weight: np.ndarray) -> Result:
     if not len(rows) or not len(result.combination):
         return result
     found = variances(predictor.contributions(X[rows]), sample_weight[rows])
-    combination = replace(result.combination, variance=found)
+    own = isinstance(result.combination, TargetCombination)
+    combination = replace(result.combination, variance=found.T if own else found.sum(axis=1))
     return replace(result, predictor=replace(predictor, combination=combination), combination=combination)  # type: ignore[type-var]
 
 
@@ -391,17 +392,26 @@ class MKL(KernelEstimator):
             problem = replace(self._problem(X, y, sample_weight), groups=subjects(groups, X))
             self._announce(problem)
             self._refuse_init(init, self.solver_)
+            apart = self._weighs_targets(problem)
             task = chosen(self.solver_, problem)
             self.solver_ = task.solver
-            result = task.solve(
-                self._start(problem, init),
-                self._progress(on_iteration),
-                calibrate=getattr(self, "calibrate", False),
-            )
-            warn_of_rounding(task.problem, result)
+            if apart:
+                result = self.solver_.solve_targets(task.problem, self._progress(on_iteration))
+            else:
+                result = task.solve(
+                    self._start(problem, init),
+                    self._progress(on_iteration),
+                    calibrate=getattr(self, "calibrate", False),
+                )
+            if not apart:
+                warn_of_rounding(task.problem, result)
             self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
                 self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
+
+    def _weighs_targets(self, problem: Problem) -> bool:
+        """Whether every target gets kernel weights of its own."""
+        return False
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""

@@ -41,10 +41,12 @@ CLASSES: dict[Kind, dict[str, str]] = {
         "Scale": "manykernels.problem:Scale",
         "Stack": "manykernels.tables.stacks:Stack",
         "ViewColumns": "manykernels.tables:ViewColumns",
+        "TargetCombination": "manykernels.combination:TargetCombination",
         "Trace": "manykernels.problem:Trace",
     },
     "predictor": {
         "dual": "manykernels.predictors:Dual",
+        "per_target": "manykernels.predictors:PerTarget",
         "primal": "manykernels.predictors:Primal",
         "random_feature": "manykernels.predictors:RandomFeature",
     },

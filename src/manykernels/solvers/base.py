@@ -26,6 +26,7 @@ from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
 from .loop import PATIENCE, ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
+from .per_target import joined, of_targets
 from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
 
@@ -96,6 +97,14 @@ class Solver(BaseEstimator):
     def check_params(self) -> None:
         """Raise ValueError when a parameter makes no sense; subclasses add what involves several of them."""
         check_parameters(self, self.rules)
+
+    def check_weighs_targets(self) -> None:
+        """Raise ValueError where the solver cannot give every target weights of its own."""
+        if not hasattr(self, "solve_targets"):
+            raise ValueError(
+                f"weights='per_target' needs a solver that weighs kernels target by target, such as LpNorm or "
+                f"LeaveOneOut, and {type(self).__name__} is none; pass one of these, or weights='shared'."
+            )
 
     def check_compatible(self, family: Family, loss: Loss) -> None:
         """Raise ValueError, in one sentence, when the family or the loss does not fit this solver."""
@@ -341,6 +350,14 @@ class BatchSolver(Solver):
             advice = STALLED if descent.stalled else "raise max_iter or tol"
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
         return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+
+    def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
+        """Give every target weights of its own: one problem after the other, on the same kernels.
+
+        The objective and the gap are sums over the targets.
+        """
+        numbers = [np.array([k]) for k in range(problem.n_outputs)]
+        return joined(problem, [(k, self.solve(of_targets(problem, k), None, on_iteration)) for k in numbers])
 
 
 def generator(random_state: Any) -> np.random.Generator:
