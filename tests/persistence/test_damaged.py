@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.campaigns.mutations import signed
@@ -18,6 +19,7 @@ from manykernels.families import Laplacians
 from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.persistence.archive import reading
 from manykernels.persistence.checkpoint import Checkpoint
+from manykernels.persistence.tree import Decoder
 from manykernels.solvers import Blockwise, LpNorm, TriplyStochastic
 
 rng = np.random.default_rng(0)
@@ -179,6 +181,33 @@ def test_a_stream_that_was_altered_does_not_go_on(tmp_path):
     altered(path, change)
     with pytest.raises(ValueError, match="is truncated or damaged: variance has 1 rows, and not 4"):
         load(path)
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_sparse_matrix_whose_indices_lead_astray_is_refused(data):
+    rows = sp.random_array((6, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
+    name = data.draw(st.sampled_from(["indptr", "indices"]))
+    parts = {k: getattr(rows, k).copy() for k in ("data", "indices", "indptr")}
+    place = data.draw(st.integers(0, len(parts[name]) - 1))
+    parts[name][place] = data.draw(st.one_of(st.integers(-2, 9), st.integers(-(2**31), 2**31 - 1), st.just(0)))
+    node = {"$": "csr", "matrix": False, "shape": [6, 4], **{k: {"$": "array", "entry": k} for k in parts}}
+    ends = parts["indptr"]
+    sound = ends[0] == 0 and ends[-1] == len(parts["data"]) and (np.diff(ends) >= 0).all()
+    sound = sound and ((parts["indices"] >= 0) & (parts["indices"] < 4)).all()
+    if sound:
+        assert Decoder(parts.__getitem__)(node).shape == (6, 4)
+    else:
+        with pytest.raises(Damaged):
+            Decoder(parts.__getitem__)(node)
+
+
+def test_rows_without_values_that_overlap_are_refused():
+    # The last entry says that there are none, and SciPy looks no further; a product then reads beyond the arrays.
+    parts = {"data": np.ones(3), "indices": np.zeros(3, np.int32), "indptr": np.array([0, 10**6, 0], np.int32)}
+    node = {"$": "csr", "matrix": False, "shape": [2, 4], **{k: {"$": "array", "entry": k} for k in parts}}
+    with pytest.raises(Damaged, match="the rows of a sparse matrix overlap"):
+        Decoder(parts.__getitem__)(node)
 
 
 # -- archives and other things -------------------------------------------------------------------------
