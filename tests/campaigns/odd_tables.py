@@ -14,13 +14,35 @@ from pyarrow import feather, parquet
 
 #: Letters that options and names are drawn from.
 LETTERS = list("abyxC019.,-+=eE_ /\\'\"*?[]{}$%#@!~\t\n\x00\x1b\x7fßé日\u202e\U0001f600")
-NUMBERS = ("0", "-0", "1", "2", "1e5", "1e-9", "nan", "inf", "-inf", "1e309", "1e-400", "0x1", "1_0", "٣", "1.5", "½", "")
+NUMBERS = (
+    "0",
+    "-0",
+    "1",
+    "2",
+    "1e5",
+    "1e-9",
+    "nan",
+    "inf",
+    "-inf",
+    "1e309",
+    "1e-400",
+    "0x1",
+    "1_0",
+    "٣",
+    "1.5",
+    "½",
+    "",
+)
 
 
 def rows(rng, n: int) -> tuple[list[str], list[list[str]]]:
     """Return names and rows as text: two numbers, a category, and a target."""
     a, b = rng.standard_normal((2, n))
-    y = np.where(a + 0.3 * rng.standard_normal(n) > 0, "up", "down") if rng.random() < 0.5 else (a * b).round(4)
+    y = (
+        np.where(a + 0.3 * rng.standard_normal(n) > 0, "up", "down")
+        if rng.random() < 0.5
+        else (a * b).round(4)
+    )
     group = rng.choice(["u", "v", "w"], size=n)
     cells = zip(*([str(v) for v in column] for column in (a.round(4), b.round(4), group, y)), strict=True)
     return ["a", "b", "group", "y"], [list(row) for row in cells]
@@ -69,7 +91,9 @@ TEXTS = {
     "constant target": lambda n, c, rng: as_text(n, _each(c, 3, "1")),
     "blank target": lambda n, c, rng: as_text(n, _each(c, 3, "")),
     "spaces as target": lambda n, c, rng: as_text(n, _each(c, 3, "  ")),
-    "missing in target": lambda n, c, rng: as_text(n, _with(c, rng, 3, str(rng.choice(["", "NA", "nan", "null", "inf"])))),
+    "missing in target": lambda n, c, rng: as_text(
+        n, _with(c, rng, 3, str(rng.choice(["", "NA", "nan", "null", "inf"])))
+    ),
     "constant column": lambda n, c, rng: as_text(n, _each(c, 0, "7")),
     "blank column": lambda n, c, rng: as_text(n, _each(c, 0, "")),
     "all columns constant": lambda n, c, rng: as_text(n, _each(_each(_each(c, 0, "7"), 1, "7"), 2, "u")),
@@ -82,14 +106,18 @@ TEXTS = {
     "a huge cell": lambda n, c, rng: as_text(n, _with(c, rng, 2, "x" * 300_000)),
     "a huge quoted cell": lambda n, c, rng: as_text(n, _with(c, rng, 2, '"' + "x\n" * 150_000 + '"')),
     "a huge name": lambda n, c, rng: as_text(["a" * 100_000, *n[1:]], c),
-    "a huge number": lambda n, c, rng: as_text(n, _with(c, rng, 0, str(rng.choice(["1e400", "9" * 400, "-1e308"])))),
+    "a huge number": lambda n, c, rng: as_text(
+        n, _with(c, rng, 0, str(rng.choice(["1e400", "9" * 400, "-1e308"])))
+    ),
     "huge targets": lambda n, c, rng: as_text(n, [[*row[:3], f"{k}e307"] for k, row in enumerate(c)]),
     "whole targets": lambda n, c, rng: as_text(n, [[*row[:3], str(2**62 + k)] for k, row in enumerate(c)]),
     "commas in numbers": lambda n, c, rng: as_text(n, _each(c, 0, '"1,5"')),
     "dates": lambda n, c, rng: as_text(n, [[f"20{k % 99:02}-01-02", *row[1:]] for k, row in enumerate(c)]),
     "odd dates": lambda n, c, rng: as_text(n, [["0000-00-00", "9999-12-31", *row[2:]] for row in c]),
     "flags": lambda n, c, rng: as_text(n, [[*row[:3], str(k % 2 == 0)] for k, row in enumerate(c)]),
-    "identifiers": lambda n, c, rng: as_text(n, [[row[0], row[1], f"id{k}", row[3]] for k, row in enumerate(c)]),
+    "identifiers": lambda n, c, rng: as_text(
+        n, [[row[0], row[1], f"id{k}", row[3]] for k, row in enumerate(c)]
+    ),
     "escapes": lambda n, c, rng: as_text(n, _each(c, 2, "\x1b[2J[red]\x07")),
     "a zero byte": lambda n, c, rng: as_text(n, _with(c, rng, 2, "u\x00v")),
     "wide": lambda n, c, rng: as_text(
@@ -99,7 +127,7 @@ TEXTS = {
     "a quote inside": lambda n, c, rng: as_text(n, _with(c, rng, 2, 'u"v')),
     "an open quote": lambda n, c, rng: as_text(n, _with(c, rng, 2, '"u')),
     "single quotes": lambda n, c, rng: as_text(n, _each(c, 2, "'u,v'")),
-}  # fmt: skip
+}
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "utf-7", "cp1252")
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".csv.bz2", ".CSV", ".txt", ".parquet", "", ".csv.zst")
 
@@ -214,14 +242,62 @@ def write_odd(folder: Path, rng) -> Path:
 # -- options -----------------------------------------------------------------------------------------------
 
 
-OPTIONS = (
-    "-t --target --kernels --degree --solver --p --max-iter --loss -C --C --task --columns --drop --groups --memory "
-    "--test-size --seed -o --checkpoint --top --standardize --no-standardize --force --proba --json --help --nonsense"
-).split()
-WORDS = (
-    "auto gaussian laplacian linear products y a b group uniform lp-norm greedy blockwise single alignment obscure "
-    "hinge logistic squared softmax classify regress 1GiB 0.5MB 1TiB"
-).split()
+OPTIONS = [
+    "-t",
+    "--target",
+    "--kernels",
+    "--degree",
+    "--solver",
+    "--p",
+    "--max-iter",
+    "--loss",
+    "-C",
+    "--C",
+    "--task",
+    "--columns",
+    "--drop",
+    "--groups",
+    "--memory",
+    "--test-size",
+    "--seed",
+    "-o",
+    "--checkpoint",
+    "--top",
+    "--standardize",
+    "--no-standardize",
+    "--force",
+    "--proba",
+    "--json",
+    "--help",
+    "--nonsense",
+]
+WORDS = [
+    "auto",
+    "gaussian",
+    "laplacian",
+    "linear",
+    "products",
+    "y",
+    "a",
+    "b",
+    "group",
+    "uniform",
+    "lp-norm",
+    "greedy",
+    "blockwise",
+    "single",
+    "alignment",
+    "obscure",
+    "hinge",
+    "logistic",
+    "squared",
+    "softmax",
+    "classify",
+    "regress",
+    "1GiB",
+    "0.5MB",
+    "1TiB",
+]
 
 
 def word(rng) -> str:
@@ -232,7 +308,9 @@ def word(rng) -> str:
     if kind == 1:
         return str(rng.choice(NUMBERS))
     if kind == 2:
-        return str(int(rng.integers(-(10**6), 10**6))) if rng.random() < 0.7 else "9" * int(rng.integers(1, 400))
+        return (
+            str(int(rng.integers(-(10**6), 10**6))) if rng.random() < 0.7 else "9" * int(rng.integers(1, 400))
+        )
     return "".join(rng.choice(LETTERS, size=int(rng.integers(0, 12))))
 
 

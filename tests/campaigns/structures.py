@@ -24,7 +24,18 @@ FIELDS = {
     LINE: [(8, 2), (10, 2), (16, 4), (20, 4), (24, 4), (28, 2), (30, 2), (32, 2), (34, 2), (38, 4), (42, 4)],
     END: [(4, 2), (6, 2), (8, 2), (10, 2), (12, 4), (16, 4), (20, 2)],
 }
-TEXTS = ("", "auto", "none", "a" * 5000, "é\ud800", "0", "../../x", "__class__", "precomputed", "solvers.LpNorm")
+TEXTS = (
+    "",
+    "auto",
+    "none",
+    "a" * 5000,
+    "é\ud800",
+    "0",
+    "../../x",
+    "__class__",
+    "precomputed",
+    "solvers.LpNorm",
+)
 TYPES = ("|O", "<M8[ns]", ">f8", "<f2", "<c16", "|S5", "<U3", "<g", "|V8", "<i1", "<u8", "[('a', '<f8')]")
 
 
@@ -57,7 +68,18 @@ def _archive(data: bytes, other: bytes, rng) -> bytes:
     where, size = FIELDS[mark][int(rng.integers(len(FIELDS[mark])))]
     old = int.from_bytes(data[place + where : place + where + size], "little")
     most = 256**size - 1
-    wild = (0, 1, most, most - 1, most // 2, (old + 1) % (most + 1), max(old - 1, 0), min(2 * old, most), 8, 99)
+    wild = (
+        0,
+        1,
+        most,
+        most - 1,
+        most // 2,
+        (old + 1) % (most + 1),
+        max(old - 1, 0),
+        min(2 * old, most),
+        8,
+        99,
+    )
     new = wild[int(rng.integers(len(wild)))]
     out[place + where : place + where + size] = new.to_bytes(size, "little")
     return bytes(out)
@@ -138,7 +160,9 @@ def _header(data: bytes, other: bytes, rng) -> bytes:
     match rng.integers(4):
         case 0:
             huge = int(rng.choice([0, 1, 2**31, 2**40, 2**62, 10**18]))
-            shape = ((huge,), (huge, 0), (-1,), (*array.shape, 1), array.shape[::-1], (0, 2**62))[rng.integers(6)]
+            shape = ((huge,), (huge, 0), (-1,), (*array.shape, 1), array.shape[::-1], (0, 2**62))[
+                rng.integers(6)
+            ]
         case 1:
             descr = str(rng.choice(TYPES))
         case 2:
@@ -222,7 +246,8 @@ def _chosen(tree, rng, wanted) -> tuple:
     """Return the path of a value of a kind, each depth of the tree being as likely."""
     paths = [p for p in _places(tree) if p and wanted(p, _at(tree, p))]
     depths = sorted({len(p) for p in paths})
-    deep = [p for p in paths if len(p) == depths[int(rng.integers(len(depths)))]]
+    depth = depths[int(rng.integers(len(depths)))]
+    deep = [p for p in paths if len(p) == depth]
     return deep[int(rng.integers(len(deep)))]
 
 
@@ -238,7 +263,19 @@ def _near(value, manifest, rng):
     if isinstance(value, bool) or value is None:
         return (not value, None, 0, 1, "auto", 0.5)[rng.integers(6)]
     if isinstance(value, int):
-        wild = (value + 1, value - 1, -value, 2 * value + 1, 0, 2**31, 2**63, -(2**63), 10**400, float(value), 16)
+        wild = (
+            value + 1,
+            value - 1,
+            -value,
+            2 * value + 1,
+            0,
+            2**31,
+            2**63,
+            -(2**63),
+            10**400,
+            float(value),
+            16,
+        )
         return wild[rng.integers(len(wild))]
     if isinstance(value, float):
         wild = (-value, 0.0, 1 / value if value else 1.0, value * 1e300, 5e-324, 1.7e308, int(value), "nan")
@@ -258,7 +295,9 @@ def _key(data: bytes, other: bytes, rng) -> bytes:
         case 0:
             del holder[key]
         case 1:
-            holder[str(rng.choice(["$", "x", key + "_", "__class__", "params", "_expose", "1"]))] = holder.pop(key)
+            holder[str(rng.choice(["$", "x", key + "_", "__class__", "params", "_expose", "1"]))] = (
+                holder.pop(key)
+            )
         case 2:
             holder[key] = copy.deepcopy(holder[str(rng.choice(sorted(holder)))])
         case 3:
@@ -284,7 +323,9 @@ def _graft(data: bytes, other: bytes, rng) -> bytes:
     path = _chosen(manifest, rng, like)
     key, tag = path[-1], _at(manifest, path).get("$")
     found = [
-        p for p in _places(strange) if p and like(p, _at(strange, p)) and (p[-1] == key or _at(strange, p).get("$") == tag)
+        p
+        for p in _places(strange)
+        if p and like(p, _at(strange, p)) and (p[-1] == key or _at(strange, p).get("$") == tag)
     ]
     if not found:
         return data

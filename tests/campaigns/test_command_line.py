@@ -306,10 +306,17 @@ def surrounded(rng):
         command = " ".join(map(shlex.quote, [sys.executable, "-m", "manykernels", *words]))
         script = f"set -o pipefail; {line.replace('$M', command)}"
         started = time.perf_counter()
-        environment = os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | more
+        environment = (
+            os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | more
+        )
         with tempfile.TemporaryDirectory() as place:
             done = subprocess.run(
-                ["bash", "-c", script], capture_output=True, timeout=120, env=environment, check=False, cwd=place
+                ["bash", "-c", script],
+                capture_output=True,
+                timeout=120,
+                env=environment,
+                check=False,
+                cwd=place,
             )
         out, err = (text.decode("utf-8", "replace").replace("\0", "") for text in (done.stdout, done.stderr))
         unread = any(sign in line for sign in ("2>&-", "2> /dev/full", "| true", "| head"))

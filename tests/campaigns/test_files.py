@@ -45,7 +45,7 @@ def use(model, rows):
     assert np.isfinite(model.result_.predictor.scores(model._rows(rows))).all()
     if hasattr(model, "state_"):
         targets = (
-            model.classes_[np.arange(len(rows)) % len(model.classes_)]
+            model.classes_[np.arange(rows.shape[0]) % len(model.classes_)]
             if hasattr(model, "classes_")
             else y[:5]
         )
@@ -56,8 +56,13 @@ def use(model, rows):
                 raise
 
 
-def open_and_use(path, rows) -> None:
-    """Open a file that may hold anything: a sentence, or a model that does what models do."""
+def kind_of(model) -> tuple:
+    """Return what says which rows a model takes."""
+    return model.n_features_in_, hasattr(model, "columns_"), model.combination_.family.pairwise
+
+
+def open_and_use(path, rows, kind=None) -> None:
+    """Open a file that may hold anything: a sentence, or a model that does what models of its kind do."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -66,7 +71,15 @@ def open_and_use(path, rows) -> None:
         except ValueError as error:
             is_a_sentence(error, path)
             return
-        use(model, rows)
+        if kind is None or kind_of(model) == kind:
+            use(model, rows)
+
+
+@cache
+def kind_saved(name, folder) -> tuple:
+    path = folder / "whole.mk"
+    path.write_bytes(saved(name, folder))
+    return kind_of(load(path))
 
 
 def test_mutated_models(campaign, folder):
@@ -96,9 +109,35 @@ def test_restructured_models(campaign, folder):
         finally:
             tracemalloc.stop()
         assert most <= ROOM + COPIES * len(data), f"{most:,} bytes for a file of {len(data):,}"
-        open_and_use(path, rows_of(name))
+        # A part that was exchanged may be the whole model.
+        open_and_use(path, rows_of(name), kind_saved(name, folder))
 
     campaign.run(2000, attempt)
+
+
+def test_shown_models(campaign, folder):
+    """`show` and `predict` of the command line, on files whose metadata are altered as well."""
+    testing = pytest.importorskip("typer.testing")
+    from manykernels import cli
+
+    path, table = folder / "shown.mk", folder / "rows.csv"
+    table.write_text("a,b,c\n1,2,3\n0.5,0,-1\n")
+    app = cli.application()
+
+    def attempt(rng):
+        name, other = (str(v) for v in rng.choice(sorted(MODELS), size=2, replace=False))
+        data = saved(name, folder)
+        if rng.random() < 0.5:
+            data = mutate(data, rng, parts=("metadata",))
+        else:
+            data = restructure(data, saved(other, folder), rng)
+        path.write_bytes(data)
+        for words in (["show", str(path)], ["show", str(path), "--json"], ["predict", str(path), str(table)]):
+            result = testing.CliRunner().invoke(app, words)
+            assert result.exit_code in (0, 2), f"{words}: {result.exception!r}"
+            assert "--debug shows where" not in result.stderr, f"{words}: {result.stderr}"
+
+    campaign.run(500, attempt)
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------

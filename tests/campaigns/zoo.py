@@ -55,52 +55,79 @@ def mixed():
     return Union([Laplacians(), Gaussians(), Finite([Linear(), Linear([0])])])
 
 
+def regress(kernels, solver="auto", rows=X, targets=y, way="fit", **options):
+    """Return how to make a regressor."""
+    options = {"C": 1.0} | options
+    return lambda: getattr(MKLRegressor(kernels, solver=solver, **options), way)(rows, targets)
+
+
+def classify(kernels, solver="auto", rows=X, labels=LABELS, way="fit", **options):
+    """Return how to make a classifier."""
+    options = {"C": 1.0} | options
+    return lambda: getattr(MKLClassifier(kernels, solver=solver, **options), way)(rows, labels)
+
+
+def align(kernels, solver="auto"):
+    """Return how to make a kernel."""
+    return lambda: AlignedKernel(kernels, solver=solver).fit(X, y)
+
+
+TWO = [RBF(1.0), Linear()]
+ODD = [Pairwise("rbf", {"gamma": 0.4}), Constant(2.0), Polynomial(3, 0.5, 0.3, columns=slice(0, 2))]
+FEW = {"rows": X[:80], "targets": y[:80]}
+GREEDY, ALIGNING = Greedy(max_kernels=2, random_state=0), GreedyAlignment(max_kernels=2, random_state=0)
+
 #: How models are made, by name.
 MODELS = {
-    "list": lambda: MKLClassifier([RBF(1.0), Laplacian(2.0), Linear([0, 2])], solver=LpNorm(), C=1.0).fit(X, LABELS),
-    "explicit": lambda: MKLRegressor([Linear(), Polynomial(2)], solver=LpNorm(), C=1.0).fit(X, y),
-    "odd kernels": lambda: MKLRegressor([Pairwise("rbf", {"gamma": 0.4}), Constant(2.0), Polynomial(3, 0.5, 0.3, columns=slice(0, 2))], solver=Uniform(), C=1.0).fit(X, y),
-    "two targets": lambda: MKLRegressor([RBF(1.0), Linear()], solver=SimpleMKL(), C=1.0).fit(X, np.column_stack([y, -y])),
-    "hinges": lambda: MKLClassifier([RBF(1.0), Linear()], solver=SILP(), loss="hinge", C=1.0).fit(X, y > 0),
-    "softmax": lambda: MKLClassifier([RBF(1.0), Linear()], solver=LpNorm(p=1.5), loss="softmax", C=1.0).fit(X, LABELS),
-    "balanced": lambda: MKLClassifier([RBF(1.0), Linear()], solver=Single(), loss="logistic", class_weight="balanced", C=1.0).fit(X, y > 0),
-    "named": lambda: MKLClassifier("gaussian", solver=Alignment(), C=1.0).fit(X[:80], y[:80] > 0),
-    "obscure": lambda: MKLClassifier([RBF(1.0), Linear()], solver=Obscure(p=1.5, random_state=0), C=1.0).fit(X, y > 0),
-    "ufo": lambda: MKLClassifier([RBF(1.0), Linear()], solver=Ufo(random_state=0), C=1.0).fit(X, y > 0),
-    "products": lambda: MKLRegressor(Products(degree=2), solver=Greedy(max_kernels=3), C=1.0).fit(X, y),
-    "products of kernels": lambda: MKLRegressor(Products(2, [RBF(1.0), Linear()]), solver=Greedy(max_kernels=3), C=1.0).fit(X, y),
-    "drawn": lambda: MKLRegressor(Products(2), solver=MirrorDescent(max_iter=5, random_state=0), C=1.0).fit(X, y),
-    "dirichlets": lambda: MKLRegressor(Dirichlets((1.0, 3.0)), solver=Greedy(max_kernels=3, random_state=0), C=1.0).fit(UNIT[:, :1], y),
-    "dirichlet list": lambda: MKLRegressor([Dirichlet(1.2, [0]), Dirichlet(1.7, [1])], solver=LpNorm(), C=1.0).fit(UNIT, y),
-    "precomputed": lambda: MKLClassifier("precomputed", solver=LpNorm(), C=1.0).fit(STACK, y > 0),
-    "precomputed greedy": lambda: MKLRegressor("precomputed", solver=Greedy(), C=1.0).fit(STACK, y),
-    "sparse": lambda: MKLRegressor([Linear(), Linear([0])], solver=LpNorm(), C=1.0).fit(SPARSE, y),
-    "sparse rows": lambda: MKLClassifier([RBF(1.0), Linear()], solver=LpNorm(), C=1.0).fit(SPARSE, LABELS),
-    "continuum": lambda: MKLRegressor(Gaussians(), C=1.0).fit(X[:80], y[:80]),
-    "ard": lambda: MKLRegressor(Gaussians(ard=True), solver=Greedy(max_kernels=2, random_state=0), C=1.0).fit(X[:80], y[:80]),
-    "aligned greedily": lambda: MKLRegressor(Gaussians(), solver=GreedyAlignment(max_kernels=2, random_state=0), C=1.0).fit(X[:80], y[:80]),
-    "union": lambda: MKLRegressor(Union([Gaussians(), Finite([Linear()])]), solver=LeaveOneOut(random_state=0), C=1.0).fit(X[:80], y[:80]),
-    "union greedy": lambda: MKLRegressor(mixed(), solver=Greedy(max_kernels=2, random_state=0), C=1.0).fit(X[:80], y[:80]),
-    "table": lambda: MKLClassifier(C=1.0).fit(TABLE[:80], LABELS[:80]),
-    "table of numbers": lambda: MKLRegressor().fit(DATES[:80], y[:80]),
-    "table in grids": lambda: MKLClassifier(solver=blockwise(), C=1.0).fit(TABLE, LABELS),
-    "aligned": lambda: AlignedKernel([RBF(1.0), Linear()]).fit(X, y),
-    "aligned continuum": lambda: AlignedKernel(Gaussians(), solver=GreedyAlignment(max_kernels=2, random_state=0)).fit(X, y),
-    "grids": lambda: MKLClassifier(Laplacians(), solver=blockwise(), C=1.0).fit(X, LABELS),
-    "two lists": lambda: MKLRegressor([Laplacian(1.0), RBF(2.0), Linear()], solver=blockwise(), C=1.0).fit(X, y),
-    "grids of a union": lambda: MKLRegressor(mixed(), solver=blockwise(), C=1.0).fit(X, y),
-    "grids in batches": lambda: MKLClassifier(Laplacians(ard=True), solver=blockwise(), C=1.0).partial_fit(X, LABELS),
-    "few in batches": lambda: MKLRegressor(Gaussians(), solver=blockwise(), C=1.0).partial_fit(X[:50], y[:50]),
-    "dense in batches": lambda: MKLRegressor([RBF(1.0), Linear()], solver=blockwise(), C=1.0).partial_fit(X, y),
-    "stochastic": lambda: MKLClassifier([RBF(1.0), Linear()], solver=stochastic(), C=1.0).fit(X, LABELS),
-    "stochastic batches": lambda: MKLRegressor([RBF(1.0), Linear()], solver=stochastic(), C=1.0).partial_fit(X, y),
-}  # fmt: skip
+    "list": classify([RBF(1.0), Laplacian(2.0), Linear([0, 2])], LpNorm()),
+    "explicit": regress([Linear(), Polynomial(2)], LpNorm()),
+    "odd kernels": regress(ODD, Uniform()),
+    "two targets": regress(TWO, SimpleMKL(), targets=np.column_stack([y, -y])),
+    "hinges": classify(TWO, SILP(), labels=y > 0, loss="hinge"),
+    "softmax": classify(TWO, LpNorm(p=1.5), loss="softmax"),
+    "balanced": classify(TWO, Single(), labels=y > 0, loss="logistic", class_weight="balanced"),
+    "named": classify("gaussian", Alignment(), X[:80], y[:80] > 0),
+    "obscure": classify(TWO, Obscure(p=1.5, random_state=0), labels=y > 0),
+    "ufo": classify(TWO, Ufo(random_state=0), labels=y > 0),
+    "products": regress(Products(degree=2), Greedy(max_kernels=3)),
+    "products of kernels": regress(Products(2, TWO), Greedy(max_kernels=3)),
+    "drawn": regress(Products(2), MirrorDescent(max_iter=5, random_state=0)),
+    "dirichlets": regress(Dirichlets((1.0, 3.0)), GREEDY, UNIT[:, :1]),
+    "dirichlet list": regress([Dirichlet(1.2, [0]), Dirichlet(1.7, [1])], LpNorm(), UNIT),
+    "precomputed": classify("precomputed", LpNorm(), STACK, y > 0),
+    "precomputed greedy": regress("precomputed", Greedy(), STACK),
+    "sparse": regress([Linear(), Linear([0])], LpNorm(), SPARSE),
+    "sparse rows": classify(TWO, LpNorm(), SPARSE),
+    "continuum": regress(Gaussians(), **FEW),
+    "ard": regress(Gaussians(ard=True), GREEDY, **FEW),
+    "aligned greedily": regress(Gaussians(), ALIGNING, **FEW),
+    "union": regress(Union([Gaussians(), Finite([Linear()])]), LeaveOneOut(random_state=0), **FEW),
+    "union greedy": regress(mixed(), GREEDY, **FEW),
+    "table": classify("auto", rows=TABLE[:80], labels=LABELS[:80]),
+    "table of numbers": regress("auto", rows=DATES[:80], targets=y[:80], C="auto"),
+    "table in grids": classify("auto", blockwise(), TABLE),
+    "aligned": align(TWO),
+    "aligned continuum": align(Gaussians(), ALIGNING),
+    "grids": classify(Laplacians(), blockwise()),
+    "two lists": regress([Laplacian(1.0), RBF(2.0), Linear()], blockwise()),
+    "grids of a union": regress(mixed(), blockwise()),
+    "grids in batches": classify(Laplacians(ard=True), blockwise(), way="partial_fit"),
+    "few in batches": regress(Gaussians(), blockwise(), X[:50], y[:50], way="partial_fit"),
+    "dense in batches": regress(TWO, blockwise(), way="partial_fit"),
+    "stochastic": classify(TWO, stochastic()),
+    "stochastic batches": regress(TWO, stochastic(), way="partial_fit"),
+}
 #: What the command line keeps beside a model.
 SCORE = {"name": "accuracy", "value": 0.9, "n_rows": 60, "constant": 0.5}
 BESIDE = {"target": "y", "columns": ["a", "b", "c"], "n_train": 240, "seconds": 0.5, "score": SCORE}
 BESIDE |= {"mean": np.zeros(3), "scale": np.ones(3)}
 #: The rows that a model predicts and goes on with.
-ROWS = {"precomputed": STACK[:5], "precomputed greedy": STACK[:5], "dirichlets": UNIT[:5, :1], "dirichlet list": UNIT[:5]}
+ROWS = {
+    "precomputed": STACK[:5],
+    "precomputed greedy": STACK[:5],
+    "dirichlets": UNIT[:5, :1],
+    "dirichlet list": UNIT[:5],
+}
 ROWS |= {"table": TABLE[:5], "table in grids": TABLE[:5], "table of numbers": DATES[:5]}
 ROWS |= {"sparse": SPARSE[:5], "sparse rows": SPARSE[:5]}
 

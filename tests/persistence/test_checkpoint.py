@@ -135,7 +135,9 @@ def test_a_checkpoint_of_other_rows_is_refused(rows, sentence, tmp_path):
 
 
 def text_of(X, y):
-    return "a,b,c,y\n" + "".join(",".join(f"{v!r}" for v in (*row, t)) + "\n" for row, t in zip(X.tolist(), y.tolist()))
+    return "a,b,c,y\n" + "".join(
+        ",".join(f"{v!r}" for v in (*row, t)) + "\n" for row, t in zip(X.tolist(), y.tolist())
+    )
 
 
 @pytest.fixture
@@ -166,7 +168,10 @@ def one_row_less(folder):
     [
         (last_digit, r"it was written before '.*/rows/2\.csv' changed"),
         (one_row_less, r"it was written before '.*/rows/1\.csv' changed"),
-        (lambda f: (f / "3.csv").write_text((f / "0.csv").read_text()), r"it was written before '.*/3\.csv' was added"),
+        (
+            lambda f: (f / "3.csv").write_text((f / "0.csv").read_text()),
+            r"it was written before '.*/3\.csv' was added",
+        ),
         (lambda f: (f / "0.csv").unlink(), r"it was written before '.*/0\.csv' was removed"),
         (lambda f: os.rename(f / "0.csv", f / "9.csv"), r"\['.*/9\.csv'\] is not what it was written with"),
     ],

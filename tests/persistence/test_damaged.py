@@ -55,8 +55,12 @@ def test_the_first_array_tells_a_size():
         check_arrays(arrays | {"b": np.ones(3)}, {"A": Stored("n c"), "b": Stored("c")})
 
 
-def test_large_numbers_are_finite_though_their_sum_is_not():
-    check_arrays({"W": np.full(4, 1e308)}, {"W": Stored("n")})
+def test_numbers_whose_sums_overflow_are_refused():
+    check_arrays({"W": np.array([1e300, -1e300, 0.0])}, {"W": Stored("n")})
+    check_arrays({"W": np.full(4, 3e38, np.float32)}, {"W": Stored("n")})
+    for wild in (1e301, -1e301):
+        with pytest.raises(Damaged, match=r"W holds a number beyond 1e\+300, too extreme to compute with"):
+            check_arrays({"W": np.array([0.0, wild])}, {"W": Stored("n")})
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.sampled_from(["f4", "f8", "i8", "u2"]))
@@ -190,7 +194,9 @@ def test_a_sparse_matrix_whose_indices_lead_astray_is_refused(data):
     name = data.draw(st.sampled_from(["indptr", "indices"]))
     parts = {k: getattr(rows, k).copy() for k in ("data", "indices", "indptr")}
     place = data.draw(st.integers(0, len(parts[name]) - 1))
-    parts[name][place] = data.draw(st.one_of(st.integers(-2, 9), st.integers(-(2**31), 2**31 - 1), st.just(0)))
+    parts[name][place] = data.draw(
+        st.one_of(st.integers(-2, 9), st.integers(-(2**31), 2**31 - 1), st.just(0))
+    )
     node = {"$": "csr", "matrix": False, "shape": [6, 4], **{k: {"$": "array", "entry": k} for k in parts}}
     ends = parts["indptr"]
     sound = ends[0] == 0 and ends[-1] == len(parts["data"]) and (np.diff(ends) >= 0).all()
@@ -204,10 +210,35 @@ def test_a_sparse_matrix_whose_indices_lead_astray_is_refused(data):
 
 def test_rows_without_values_that_overlap_are_refused():
     # The last entry says that there are none, and SciPy looks no further; a product then reads beyond the arrays.
-    parts = {"data": np.ones(3), "indices": np.zeros(3, np.int32), "indptr": np.array([0, 10**6, 0], np.int32)}
+    parts = {
+        "data": np.ones(3),
+        "indices": np.zeros(3, np.int32),
+        "indptr": np.array([0, 10**6, 0], np.int32),
+    }
     node = {"$": "csr", "matrix": False, "shape": [2, 4], **{k: {"$": "array", "entry": k} for k in parts}}
     with pytest.raises(Damaged, match="the rows of a sparse matrix overlap"):
         Decoder(parts.__getitem__)(node)
+
+
+def test_a_solver_that_is_none_is_refused(tmp_path):
+    path = tmp_path / "m.mk"
+    MKLRegressor([RBF(1.0)], solver=LpNorm(), C=1.0).fit(X, y).save(path)
+    kernel = {"$": "object", "class": "kernels.Linear", "params": {"columns": None}, "state": {}}
+    altered(path, lambda manifest, arrays: manifest["model"]["params"].update(solver=kernel))
+    with pytest.raises(ValueError, match=r"m\.mk is truncated or damaged: Linear\(\) is no solver"):
+        load(path)
+
+
+def test_rows_whose_products_overflow_are_refused(tmp_path):
+    path = tmp_path / "m.mk"
+    MKLRegressor([RBF(1.0)], solver=LpNorm(), C=1.0).fit(X, y).save(path)
+
+    def change(manifest, arrays):
+        arrays[predictor_arrays(manifest["model"])["rows"]][-1] = 1e308
+
+    altered(path, change)
+    with pytest.raises(ValueError, match="rows holds a number beyond"):
+        load(path)
 
 
 # -- archives and other things -------------------------------------------------------------------------
@@ -293,6 +324,7 @@ def stepping():
         (sweeping, "position", np.array([0, 10**6, 0]), "position is beyond the end"),
         (sweeping, "residuals", np.zeros((3, 1), np.float32), "residuals has 3 rows, and not 120"),
         (sweeping, "values", np.array([[-1.0, np.nan, np.nan]]), "values holds what is no bandwidth"),
+        (sweeping, "values", np.array([[1e-175, np.nan, np.nan]]), "values holds what is no bandwidth"),
         (
             sweeping,
             "layout",

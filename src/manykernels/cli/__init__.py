@@ -31,10 +31,14 @@ def main() -> None:
     try:
         application()()
     except SystemExit as end:
-        if end.code == 1:  # typer's own, where the reader of a help text has gone; commands end with 0, 2 or 130
+        if (
+            end.code == 1
+        ):  # typer's own, where the reader of a help text has gone; commands end with 0, 2 or 130
             sys.exit(0)
         raise
-    except OSError as error:  # help, or what is wrong with the options, on a full disk; commands see to their own
+    except (
+        OSError
+    ) as error:  # help, or what is wrong with the options, on a full disk; commands see to their own
         with suppress(OSError):
             print(error, file=sys.stderr)
         sys.exit(2)

@@ -26,7 +26,8 @@ def target_of(metadata: Mapping[str, Any]) -> str | None:
 
 def fit_of(metadata: Mapping[str, Any]) -> tuple[float, int] | None:
     """Return the seconds that the fit took, and the rows it was on."""
-    seconds, n = metadata.get("seconds"), metadata.get("n_train")
+    seconds: Any = metadata.get("seconds")
+    n: Any = metadata.get("n_train")
     return (seconds, int(n)) if _is_number(seconds) and _is_number(n) else None
 
 

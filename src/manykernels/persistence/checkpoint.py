@@ -157,7 +157,11 @@ def _moved(other: dict[str, Any], mine: dict[str, Any]) -> str:
     removed = [path for path in other if path not in mine]
     if len(added) == len(removed):
         return f"{brief(added or list(mine), 300)} {'is' if len(added) == 1 else 'are'} not what it was written with"
-    what = f"{brief(added[0], 300)} was added" if len(added) > len(removed) else f"{brief(removed[0], 300)} was removed"
+    what = (
+        f"{brief(added[0], 300)} was added"
+        if len(added) > len(removed)
+        else f"{brief(removed[0], 300)} was removed"
+    )
     return f"it was written before {what}"
 
 

@@ -314,7 +314,9 @@ def _check_csr(parts: dict[str, Any], shape: tuple[Any, ...]) -> None:
 
     SciPy's own check leaves `indptr` unread where its last entry says that there are no values.
     """
-    demand(len(shape) == 2 and all(type(n) is int and 0 <= n < 2**63 for n in shape), "a matrix without a shape")
+    demand(
+        len(shape) == 2 and all(type(n) is int and 0 <= n < 2**63 for n in shape), "a matrix without a shape"
+    )
     declared = {
         "indptr": Stored("rows", WHOLE, 0),
         "indices": Stored("values", WHOLE, 0, shape[1] - 1),

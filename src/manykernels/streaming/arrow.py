@@ -166,7 +166,10 @@ class Tables(Source):
     def _bytes_of(self, path: str) -> Iterator[bytes]:
         """Yield the bytes of a file, after what the names of its folders say."""
         yield "/".join(part for part in path.split("/") if "=" in part).encode()
-        with in_one_sentence(path), self.dataset.filesystem.open_input_stream(path, compression=None) as stream:
+        with (
+            in_one_sentence(path),
+            self.dataset.filesystem.open_input_stream(path, compression=None) as stream,
+        ):
             while part := stream.read(PART):
                 yield part
 
