@@ -359,6 +359,25 @@ def test_a_state_that_was_altered_is_refused(tmp_path, make, name, value, senten
         make().fit(X, y, checkpoint=path)
 
 
+def test_a_matrix_that_no_rows_can_give_is_the_files_fault(tmp_path):
+    path = tmp_path / "fit.ckpt"
+    solver = Blockwise(n_features=8, block=4, sweeps=3, validation_fraction=0.0, random_state=0)
+    model, stopping = MKLRegressor([RBF(1.0)], solver=solver, C=1.0), Stopping(path)
+    stopping.left = 4
+    with pytest.raises(Enough):
+        model.fit(X, y, checkpoint=stopping)
+
+    def change(manifest, arrays):
+        pairs = {key: node["entry"] for key, node in manifest["state"]["items"]}
+        arrays[pairs["curvature"]] *= -1e6
+
+    altered(path, change)
+    with pytest.raises(
+        ValueError, match=r"checkpoint: .*fit\.ckpt is truncated or damaged: it holds a matrix"
+    ):
+        model.fit(X, y, checkpoint=path)
+
+
 def test_a_full_disk_does_not_end_a_fit(tmp_path):
     class Full(Checkpoint):
         tries = 0

@@ -99,9 +99,14 @@ class Checkpoint:
         """Say of a state that turns out to be damaged which file it is from."""
         try:
             yield
-        except Damaged as error:
+        except (Damaged, np.linalg.LinAlgError) as error:
+            why = str(error)
+            if not isinstance(error, Damaged):
+                if self._found is None:
+                    raise
+                why = "it holds a matrix that is not positive definite"  # the one that rows give is
             raise ValueError(
-                f"checkpoint: {self.path} is truncated or damaged: {error}; delete it to start anew, "
+                f"checkpoint: {self.path} is truncated or damaged: {why}; delete it to start anew, "
                 "or name another file."
             ) from None
 
