@@ -99,7 +99,7 @@ def _check_range(name: str, value: np.ndarray, stored: Stored) -> None:
     if stored.finite and value.dtype.kind == "f":
         low, high = float(value.min()), float(value.max())  # NaN, if there is one
         demand(np.isfinite(low) and np.isfinite(high), f"{name} holds a number that is not finite")
-        usable = -LARGEST <= low and high <= LARGEST
+        usable = low >= -LARGEST and high <= LARGEST
         demand(usable, f"{name} holds a number beyond {LARGEST:.0e}, too extreme to compute with")
     if stored.least is not None:
         demand(not value.min() < stored.least, f"{name} holds a number below {stored.least:,}")
