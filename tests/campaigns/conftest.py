@@ -43,7 +43,7 @@ class Campaign:
                 FAILED[self.name] += 1
                 wrong.append(f"--campaign-seed {seed}: {type(error).__name__}: {error}")
         if wrong:
-            pytest.fail(f"{len(wrong)} tries failed:\n" + "\n".join(wrong[:20]), pytrace=False)
+            pytest.fail(f"{len(wrong)} tries failed:\n" + "\n".join(wrong[:60]), pytrace=False)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from .._util.checks import refuse_missing
+from .._util.checks import refuse_missing, refuse_overflow
 from .._util.text import brief, warn
 from .._version import __version__
 from ..persistence.checkpoint import Checkpoint, digest, digest_of
@@ -39,6 +39,7 @@ from ..streaming.survey import (
     survey,
 )
 from ..tables.reading import of_matrix
+from .base import refuse_vast
 from .targets import Known, announced_classes, balancing
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
     if not first:
         _same_classes(model, announced)
         rows, Y, s = model._training_data(X, y, sample_weight)
+        refuse_overflow(Y, model._context.C, s, part=True)
         batch = replace(model._context, X=rows, Y=Y, sample_weight=s)
+        model.solver_.check_range(batch, part=True)
     else:
         if hasattr(model, "combination_"):
             warn(
@@ -212,7 +215,10 @@ class Opening:
 
         def encode(rows: CheckedRows) -> Problem:
             X, t, s = rows
-            return replace(context, X=X, Y=self.model._encode(t), sample_weight=s)
+            refuse_overflow(t if self.model._regresses else None, context.C, s, part=True)
+            batch = replace(context, X=X, Y=self.model._encode(t), sample_weight=s)
+            self.solver.check_range(batch, part=True)
+            return batch
 
         return SourceStream(
             self.source,
@@ -296,10 +302,11 @@ class Opening:
 
     def _numbers(self, chunk: Chunk) -> np.ndarray:
         """Return the rows as the solver sees them."""
-        if not hasattr(self.model, "columns_"):
-            return chunk.X
         try:
-            return self.model.columns_.transform(chunk.X, narrow=True)
+            if hasattr(self.model, "columns_"):
+                return self.model.columns_.transform(chunk.X)
+            refuse_vast(chunk.X, part=True)
+            return chunk.X
         except ValueError as error:
             raise ValueError(f"{chunk.place}: {error}") from None
 

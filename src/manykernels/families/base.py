@@ -345,7 +345,14 @@ class Searcher:
         direction.check(self.X.shape[0])
         if direction.is_zero():
             return nothing(self.exhausts)
-        return self._best(direction, size, exclude, rng)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._best(direction, size, exclude, rng)
+        if not np.isfinite(found.values).all():
+            raise ValueError(
+                "kernels: what a search compares leaves the range of floats on these rows; standardise the columns "
+                "of X."
+            )
+        return found
 
     def _best(self, direction, size, exclude, rng) -> Best:
         """Search along a direction that is not zero."""

@@ -280,7 +280,7 @@ class Walk:
         theta = np.pad(self.sum, (0, len(active) - len(self.sum))) if self.sum.any() else active.theta
         length = float(np.linalg.norm(theta))
         active.set(theta / length if length > 0 else theta)
-        fit = active.solve()
+        fit = active.explicit(active.solve())
         norms = active.norms(fit)
         objective = active.objective(fit, norms)
         gap = self.gap_at(fit, objective)

@@ -94,8 +94,7 @@ class Plan:
 
     def lams(self, units: list[Unit], theta: np.ndarray) -> np.ndarray:
         """Return λ_k = B_i ρ_i²/(C θ_i) of every unit; 1/C for the intercept, infinity without weight."""
-        with np.errstate(divide="ignore"):
-            each = np.where(theta > 0, self.blocks * self.rho_sq / (self.C * theta), np.inf)
+        each = over_weights(self.blocks * self.rho_sq, self.C * theta)
         return np.array([1 / self.C if u.member < 0 else each[u.member] for u in units])
 
     def norms(self, units: list[Unit], W: np.ndarray) -> np.ndarray:
@@ -115,6 +114,11 @@ class Plan:
         return Result(
             predictor=predictor, combination=combination, dual_coef=None, intercept=b, C=self.C, **fields
         )
+
+
+def over_weights(size: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Return size/θ; infinity for what has no weight, a kernel that vanishes on the rows included."""
+    return np.divide(size, theta, out=np.full(len(theta), np.inf), where=theta > 0)
 
 
 def lay_plan(

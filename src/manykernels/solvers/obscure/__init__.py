@@ -135,7 +135,8 @@ class _Epochs:
     def best(self) -> Iterate:
         """Return the best iterate; f = 0 where rows of very unequal weight have left none that is better."""
         found = self.descent.answer
-        return found if found.objective <= self.start else self.passes.nothing()
+        better = self.descent.closed or found.objective <= self.start
+        return found if better else self.passes.nothing()
 
     def __call__(self, stage: str, rule: StepRule, most: int) -> Iterator[Iterate]:
         """Yield the iterates of up to `most` epochs, fewer when the objective settles."""
