@@ -34,6 +34,8 @@ from .solvers import (
     Blockwise,
     Greedy,
     GreedyAlignment,
+    HessianMKL,
+    Hierarchical,
     LeaveOneOut,
     LpNorm,
     MirrorDescent,
@@ -66,8 +68,10 @@ SOLVERS: dict[str, type[Solver]] = {
     "lp_norm": LpNorm,
     "simple_mkl": SimpleMKL,
     "silp": SILP,
+    "hessian_mkl": HessianMKL,
     "mirror_descent": MirrorDescent,
     "greedy": Greedy,
+    "hierarchical": Hierarchical,
     "obscure": Obscure,
     "ufo": Ufo,
     "alignment": Alignment,
@@ -242,7 +246,8 @@ def choose_solver(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solv
 
 def exact_bytes(solver: Solver, family: Family, n_rows: int) -> int:
     """Return what a solver's matrices of all pairs of rows take; 0 where it needs none that are not there already."""
-    if isinstance(solver, StreamingSolver) or family.pairwise or can(family, HasFeatures):
+    explicit = can(family, HasFeatures) and not solver.holds_pairs
+    if isinstance(solver, StreamingSolver) or family.pairwise or explicit:
         return 0
     return 8 * MATRICES * n_rows**2
 

@@ -1,12 +1,12 @@
 """The second derivative of a machine's value in its kernel.
 
-With phi = C s l the solution has ``A = -phi'(F)``, ``F = K A``, and the value's derivative along dK is
-``-tr(A' dK A) / 2``. When K moves by dK, A moves by ``-T dK A`` with ``T = (I + H K)^-1 H``, ``H = phi''(F)``, so that the
-second derivative along dK_i and dK_j is ``tr((dK_i A)' T dK_j A)``.
+With phi = C s l the solution has ``A = -phi'(F)``, ``F = K A``, and the value's derivative along dK is ``-tr(A' dK A)
+/ 2``. When K moves by dK, A moves by ``-T dK A`` with ``T = (I + H K)^-1 H``, ``H = phi''(F)``, so that the second
+derivative along dK_i and dK_j is ``tr((dK_i A)' T dK_j A)``.
 
-Where the loss has kinks H is that of the face of the dual that A lies in: infinite on rows that are free to move in it
-(here ``STIFF`` over the scale of the kernel), zero on all others. It is the derivative wherever the face does not change,
-which is almost everywhere, and a generalised one elsewhere.
+Where the loss has kinks H is that of the face of the dual that A lies in: infinite on rows that are free to move in
+it (here ``STIFF`` over the scale of the kernel), zero on all others. It is the derivative wherever the face does not
+change, which is almost everywhere, and a generalised one elsewhere.
 
 References
 ----------
@@ -57,7 +57,7 @@ def value_hessian(
     last: tuple[np.ndarray, Solve | None] = (np.empty(0), None)
     for j in range(Y.shape[1]):
         W = _curvature(loss, Y[:, j], fit.A[:, j], fit.F[:, j], U, _scale(matrix, explicit))
-        rows = np.flatnonzero(W > 1e-30 * W.max(initial=0.0))
+        rows = np.flatnonzero(1e-30 * W.max(initial=0.0) < W)
         if not len(rows):
             continue
         part, q = W[rows, None], Q[:, rows, j].T
@@ -76,7 +76,7 @@ def _coupled(Q, matrix, Y, loss: Loss, U, fit: Fit, explicit: bool) -> np.ndarra
         D = U[rows, None] * np.maximum(loss.probabilities(fit.F[rows]), 1e-25)
     else:
         bound = AT_BOUND * U[:, None]
-        support = np.where(Y > 0.5, fit.A < U[:, None] - bound, fit.A < -bound)
+        support = np.where(Y > 0.5, U[:, None] - bound > fit.A, -bound > fit.A)
         rows = np.flatnonzero(support.sum(axis=1) > 1)
         D = support[rows] * (STIFF / _scale(matrix, explicit))
     H = np.zeros((len(Q), len(Q)))

@@ -54,6 +54,8 @@ class Solver(BaseEstimator):
         Whether ``C="auto"`` means something.
     prefers_base_scale : bool
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
+    holds_pairs : bool
+        Whether it holds matrices of all pairs of rows, whatever the kernels.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -64,6 +66,7 @@ class Solver(BaseEstimator):
     accepts_init: ClassVar[bool] = False
     learns_bandwidths: ClassVar[bool] = False
     chooses_C: ClassVar[bool] = False
+    holds_pairs: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 

@@ -44,7 +44,7 @@ class HessianMKL(BatchSolver):
 
     References
     ----------
-    Chapelle, Rakotomamonjy (2008), *Second Order Optimization of Kernel Parameters*, section 2.
+    Chapelle, Rakotomamonjy (2008), *Second Order Optimization of Kernel Parameters*.
     """
 
     p = 1.0

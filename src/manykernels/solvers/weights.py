@@ -155,7 +155,7 @@ def line_search(work, start, direction, most=8):
 
 
 def fixed_curvature(theta, g) -> np.ndarray:
-    """Return 2 g_i/θ_i, the second derivatives of J with the machine's coefficients fixed, in units of its gradient -g."""
+    """Return 2 g_i/θ_i, the curvature of J with the machine's coefficients fixed, where its gradient is -g."""
     return 2.0 * np.maximum(g, 1e-3 * g.max()) / np.maximum(theta, ENTRY)
 
 

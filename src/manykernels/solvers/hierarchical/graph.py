@@ -1,9 +1,9 @@
 """The directed acyclic graph of products: an arrow leads from a product to each of its multiples by one more factor.
 
 A vertex is a sorted tuple of base kernels, as in :class:`~manykernels.families.Products`. Its *ancestors* are the
-products that divide it, its *descendants* the products that it divides, itself among both. A *hull* is a set of products
-that holds the ancestors of each of them; the *frontier* are the products outside of it whose strict ancestors are all
-inside.
+products that divide it, its *descendants* the products that it divides, itself among both. A *hull* is a set of
+products that holds the ancestors of each of them; the *frontier* are the products outside of it whose strict
+ancestors are all inside.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parents(vertex: Vertex) -> set[Vertex]:
 
 def frontier(hull: set[Vertex], bases: Sequence[int], degree: int) -> list[Vertex]:
     """Return the products outside the hull whose parents are inside, by degree, then in dictionary order."""
-    found = {(j,) for j in bases} - hull
+    found: set[Vertex] = {(j,) for j in bases} - hull
     for vertex in hull:
         if len(vertex) < degree:
             for j in bases:
@@ -84,3 +84,10 @@ class Hull:
     def slopes(self, eta: np.ndarray, g: np.ndarray) -> np.ndarray:
         """Return the derivatives of Σ_w ζ_w(η) g_w: (d_v/η_v)² Σ_{w descendant of v} ζ_w² g_w."""
         return (self.d / eta) ** 2 * ((self.zeta(eta) ** 2 * g) @ self.above)
+
+
+def best_eta(hull: Hull, u: np.ndarray) -> np.ndarray:
+    """Return η_v = d_v ‖u_descendants(v)‖/Ω, the best for the norms u; bounded away from zero."""
+    norms = hull.norms(u)
+    eta = np.maximum(norms / norms.sum(), 1e-12 / len(norms))
+    return eta / eta.sum()

@@ -14,12 +14,14 @@ import numpy as np
 
 from ...problem import Problem
 from ..workspace import Iterate, Workspace
-from .graph import Hull
+from .graph import Hull, best_eta
 
 #: How far a step may go towards zero, relative to η.
 INSIDE = 0.95
 #: The barrier aimed at, relative to the gap that is left.
 CENTRED = 0.1
+#: Differences of J that are rounding, relative to it: of a machine solved to 1e-10.
+NOISE = 1e-12
 #: Halvings of a step before the plain one is taken.
 HALVINGS = 12
 
@@ -100,7 +102,7 @@ class Reduced:
         for _ in range(HALVINGS):
             eta = point.eta * (1 + share * step)
             trial = self.at(eta / eta.sum())
-            if self._merit(trial, mu) <= before - 1e-4 * share * slope:
+            if self._merit(trial, mu) <= before - 1e-4 * share * slope + NOISE * abs(before):
                 return trial
             share /= 2
         return None
@@ -114,7 +116,9 @@ class Reduced:
         H = self.work.hessian(point, np.arange(len(hull)))
         # ∂ζ_w/∂log η_v = ζ_w² d_v²/η_v where v is above w
         jacobian = point.theta[:, None] ** 2 * hull.above * (hull.d**2 / eta)
-        pulls = jacobian.T * np.sqrt(point.g / point.theta)  # the curvature of ζ itself: ∂²ζ_w = 2 ∂ζ_w ∂ζ_wᵀ/ζ_w - ...
+        pulls = jacobian.T * np.sqrt(
+            point.g / point.theta
+        )  # the curvature of ζ itself: ∂²ζ_w = 2 ∂ζ_w ∂ζ_wᵀ/ζ_w - ...
         B = jacobian.T @ H @ jacobian - 2.0 * pulls @ pulls.T
         B[np.diag_indices(len(eta))] += 2.0 * eta * point.slopes + mu
         fall = eta * point.slopes + mu
@@ -128,13 +132,6 @@ class Reduced:
         return trial if trial.value < point.value else None
 
 
-def best_eta(hull: Hull, u: np.ndarray) -> np.ndarray:
-    """Return η_v = d_v ‖u_descendants(v)‖/Ω, the best for the norms u; bounded away from zero."""
-    norms = hull.norms(u)
-    eta = np.maximum(norms / norms.sum(), 1e-12 / len(norms))
-    return eta / eta.sum()
-
-
 def hull_penalties(hull: Hull, u: np.ndarray, g: np.ndarray) -> tuple[float, float]:
     """Return Ω(u)² and an upper bound of its conjugate max_η Σ_w ζ_w(η) g_w over the hull, tight at the optimum.
 
@@ -142,8 +139,6 @@ def hull_penalties(hull: Hull, u: np.ndarray, g: np.ndarray) -> tuple[float, flo
     best η for u.
     """
     omega = float(hull.norms(u).sum())
-    if omega == 0.0:
-        eta = np.full(len(hull), 1.0 / len(hull))
-    else:
-        eta = best_eta(hull, u)
-    return omega**2, float(hull.slopes(eta, g).max())
+    if omega == 0.0:  # no predictor: all that is known is that the sum is at most that of all g
+        return 0.0, float(g.sum())
+    return omega**2, float(hull.slopes(best_eta(hull, u), g).max())
