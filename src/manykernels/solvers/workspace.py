@@ -55,6 +55,15 @@ class Iterate:
         return self.objective - self.dual
 
 
+def refuse_infinite(K: np.ndarray) -> None:
+    """Raise ValueError for a kernel matrix with values beyond the range of floats."""
+    if not np.isfinite(K.sum()):
+        raise ValueError(
+            "kernels: their values on these rows are too large to add up; standardise the columns of X, or lower "
+            "the degree."
+        )
+
+
 class Workspace:
     """Members bound to the rows of a problem; evaluates J and its gradient, warm-started.
 
@@ -157,11 +166,7 @@ class Workspace:
     def _gram(self, weights) -> np.ndarray:
         """Return K_θ + 1: the intercept is a constant kernel of weight 1."""
         K = self.bank.gram(weights)
-        if not np.isfinite(K.sum()):
-            raise ValueError(
-                "kernels: their values on these rows are too large to add up; standardise the columns of X, or lower "
-                "the degree."
-            )
+        refuse_infinite(K)
         K += 1.0
         return K
 

@@ -88,7 +88,7 @@ class Hierarchical(Solver):
 
     requires = (Graded,)
     prefers_base_scale = True
-    holds_pairs = True
+    needs_grams = True
     rules: ClassVar = {
         "beta": number(open="left"),
         "tol": number(),
@@ -121,7 +121,7 @@ class Hierarchical(Solver):
         self.check_params()
         if problem.scale.how is not None and problem.scale.base is None:
             raise ValueError(
-                "Hierarchical needs normalize='base' or None: with other scales the products behind the frontier do not "
+                "Hierarchical needs normalize='base' or None: with other scales products behind the frontier do not "
                 "add up in closed form."
             )
         log = Log(on_iteration, time.perf_counter())

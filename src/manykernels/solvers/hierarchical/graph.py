@@ -28,7 +28,8 @@ def parents(vertex: Vertex) -> set[Vertex]:
 
 def frontier(hull: set[Vertex], bases: Sequence[int], degree: int) -> list[Vertex]:
     """Return the products outside the hull whose parents are inside, by degree, then in dictionary order."""
-    found: set[Vertex] = {(j,) for j in bases} - hull
+    roots: set[Vertex] = {(j,) for j in bases}
+    found = roots - hull
     for vertex in hull:
         if len(vertex) < degree:
             for j in bases:
