@@ -24,6 +24,8 @@ def allowed(solver, family, loss, task, setting):
         return False  # plain cutting planes over tens of kernels take thousands of machines there
     if solver == "leave-one-out" and (loss != "squared" or "precomputed" in family):
         return False  # its machine is a ridge, and it looks at rows
+    if solver == "hierarchical" and not family.startswith(("monomials", "products")):
+        return False  # its graph is that of products
     if solver == "polynomial-mkl" and (loss != "squared" or "ordered" in family):
         return False  # its machine is a ridge, and degrees have no prior
     if solver == "mirror-descent" and family == "union":

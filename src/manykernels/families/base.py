@@ -120,6 +120,15 @@ class HasRandomFeatures(Protocol):
         ...
 
 
+@runtime_checkable
+class Graded(Protocol):
+    """The members are products of base kernels, and a member's multiples can be added up without a list of them."""
+
+    def multiples(self, X: Rows, base: np.ndarray, factors: Sequence[float]) -> list[np.ndarray]:
+        """Return matrices M_1, ..., M_D: the multiples of a member t add up to κ_t, scaled, times M_|t|."""
+        ...
+
+
 #: What a capability is called in a sentence to the user.
 CAPABILITIES: dict[type, str] = {
     Enumerable: "whose kernels can be listed",
@@ -127,6 +136,7 @@ CAPABILITIES: dict[type, str] = {
     Maximisable: "that can find its best kernel",
     HasFeatures: "with explicit features",
     HasRandomFeatures: "with random features",
+    Graded: "of products of base kernels",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -123,8 +123,10 @@ class Solver(BaseEstimator):
         """Whether it chooses C itself for this problem, where that is left open."""
         return self.chooses_C
 
-    def penalties(self, u: np.ndarray, g: np.ndarray, lam: float) -> tuple[float, float]:
-        """Return the penalty of the norms u, over λ/2, and its conjugate at g: what a certificate needs."""
+    def penalties(
+        self, u: np.ndarray, g: np.ndarray, lam: float, members: Sequence[Any] = ()
+    ) -> tuple[float, float]:
+        """Return the penalty of the norms u of members, over λ/2, and its conjugate at g: what a certificate needs."""
         return penalties(u, g, self.p)
 
     def default_loss(self, n_classes: int | None) -> str:

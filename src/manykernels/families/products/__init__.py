@@ -5,6 +5,7 @@ The class is :class:`Products`; the other files are what it does with members th
 =======================  ====================================================================================
 ``monomials.py``         members as sorted tuples: listing, counting, naming; the columns Π_j x_j
 ``product_sum.py``       the sum of all members as one kernel, in closed form (p = 2)
+``multiples.py``         sums over all multiples of a member, in closed form
 ``sampling.py``          drawing members near proportionally to g, from Gram matrices: Algorithm 3
 ``monomial_sampler.py``  the same for products of columns, which need no Gram matrices
 ``signed.py``            the same along a direction with both signs, by a bound: for two stages
@@ -46,6 +47,7 @@ from ..search import CostedSearcher, ListSearcher
 from .monomial_sampler import MonomialSampler
 from .monomial_search import MonomialSearcher
 from .monomials import Prefix, monomials, multisets, n_multisets, orderings, power_name
+from .multiples import multiples
 from .product_sum import ProductSum
 from .sampling import GramSampler, Sampler, uniform_products
 from .search import GramSearcher
@@ -210,7 +212,21 @@ class Products(Searchable):
             prior_sq=self._prior_sq().tolist(),
         )
 
+    def multiples(self, X: Rows, base: np.ndarray, factors: Sequence[float]) -> list[np.ndarray]:
+        """Return M_1, ..., M_D: the multiples tu of a member t add up to (κ_t/Π_{j in t} base_j) M_|t| on the rows.
+
+        Each counts Π_j factors[u_j]/ρ_tu² times, with ρ_tu² = ρ_d² Π_j base_j over its d factors, t itself once; base
+        kernels of scale 0 are left out. O(n² r D²) time, O(n² D) memory.
+        """
+        block = Sharing(self._kernels()).open(X, X)
+        scaled = (block(j) / b for j, b in enumerate(base) if b > 0)
+        return multiples(scaled, factors, self._prior_sq(), X.shape[0])
+
     # -- values ----------------------------------------------------------------------------------------
+
+    def _kernels(self) -> list[Kernel]:
+        """Return the base kernels, those of the columns too."""
+        return [Linear(columns=[j]) for j in range(self._r)] if self.base is None else self._base()
 
     def _base(self) -> list[Kernel]:
         return [as_kernel(k, "base") for k in self.base or ()]

@@ -335,7 +335,7 @@ class Ufo(_Stochastic):
         q = max(2.0, 2.0 * np.log(n_members))
         return float(q / (q - 1.0))
 
-    def penalties(self, u, g, lam):
+    def penalties(self, u, g, lam, members=()):
         """Return the elastic-net penalty of the norms u, over λ/2, and its conjugate at g."""
         p, threshold = self.norm(len(u)), self.alpha / lam
         if threshold == 0:
