@@ -7,6 +7,7 @@ The class is :class:`Products`; the other files are what it does with members th
 ``product_sum.py``       the sum of all members as one kernel, in closed form (p = 2)
 ``sampling.py``          drawing members near proportionally to g, from Gram matrices: Algorithm 3
 ``monomial_sampler.py``  the same for products of columns, which need no Gram matrices
+``row_sampler.py``       the same from some of the rows, drawn anew for every draw
 ``search.py``            the best member along a direction: grown, drawn, improved factor by factor
 ``monomial_search.py``   the same for products of columns, all of them compared as long as that is affordable
 ``monomial_table.py``    all products of columns as a few matrix products; its compiled loops are ``_products.py``
@@ -45,6 +46,7 @@ from .monomial_sampler import MonomialSampler
 from .monomial_search import MonomialSearcher
 from .monomials import Prefix, monomials, multisets, n_multisets, orderings, power_name
 from .product_sum import ProductSum
+from .row_sampler import RowSampler
 from .sampling import GramSampler, Sampler, uniform_products
 from .search import GramSearcher
 
@@ -337,6 +339,11 @@ class Products(Searchable):
         if self.base is None:
             return MonomialSampler(X, base, family._prior_sq())
         return GramSampler(X, family._base(), base, family._prior_sq())
+
+    @available_if(lambda self: self.base is None)
+    def row_sampler(self, X: Rows, scale: Scaling | None, n_rows: int) -> RowSampler:
+        """Return what draws products of columns from `n_rows` rows, drawn anew for every A."""
+        return RowSampler(self._bound(X), X, scale, n_rows)
 
     def proposal_gram(self, X: Rows, scale: Scaling, p: float) -> np.ndarray:
         """Return the sum over ordered products, the constant included; its diagonal when rows are many."""
