@@ -89,7 +89,7 @@ class RowSampler:
 
     def _draw(self, A, size, rng, n_first) -> RowDraw:
         rows = rng.choice(len(self.X), self.n_rows, replace=False)
-        mixture = _Mixture(self, self.X[rows], A[rows], n_first, size)
+        mixture = RowMixture(self, self.X[rows], A[rows], n_first, size)
         members = mixture.draw(size, rng)
         distinct = list(dict.fromkeys(members))
         place = {z: i for i, z in enumerate(distinct)}
@@ -113,7 +113,7 @@ class RowSampler:
             return np.where(scale > 0, np.log(ways) - np.log(prior) - np.log(scale), -np.inf)
 
 
-class _Mixture:
+class RowMixture:
     """The three distributions on rows X with coefficients A, of which the first `n_first` are S."""
 
     def __init__(self, of: RowSampler, X: np.ndarray, A: np.ndarray, n_first: int, size: int):

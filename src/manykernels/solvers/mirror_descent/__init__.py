@@ -64,7 +64,7 @@ class MirrorDescent(Solver):
     average : bool
         Whether to return the average of the iterates, weighted by their steps, or the last.
     tol : float
-        Relative gap at which to stop; looked at every tenth of the steps.
+        Relative gap at which to stop; looked at every tenth of the steps, unless it is 0.
     gap_draws : int
         Draws for the statistical gap.
     random_state : int, Generator, RandomState or None

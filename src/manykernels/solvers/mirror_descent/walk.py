@@ -59,7 +59,7 @@ class Walk:
         for k in range(1, T + 1):
             fit = self.active.solve()
             objective = self.active.objective(fit, self.active.norms(fit))
-            due = k % check == 0 and k < T
+            due = k % check == 0 and k < T and self.solver.tol > 0
             gap = self.gap_at(fit, objective) if due else None
             known = math.nan if gap is None else gap.value
             self.stopped = self.log.add(objective, known, int(np.count_nonzero(self.active.theta)))
@@ -153,14 +153,24 @@ class Walk:
         return _Gap(objective - self.active.dual(fit, _dual_norm(g, self.potential.nu)), 0.0, "exact")
 
     def estimated_gap(self, fit, objective: float) -> _Gap:
-        """Return the upper confidence limit of the gap: Σ_i g_i^ν* is the mean of g_z^ν*/q_z over draws."""
+        """Return the upper confidence limit of the gap, from Σ_i g_i^ν*.
+
+        The sum is known over the kernels met, which have the largest g as a rule; over the others it is the mean of
+        g_z^ν*/q_z over draws, in which a kernel that was met, or the constant, counts as 0.
+        """
         size = self.solver.gap_draws
-        members, q = self.draw(fit.A, size, self.rng)
-        _, q, g, _ = self.gradients(fit.A, members, q)
         exponent = conjugate_exponent(self.potential.nu)
-        powers = np.pad(g**exponent / q, (0, size - len(g)))  # the constant counts as a draw of 0
-        mean, error = float(powers.mean()), float(powers.std(ddof=1) / math.sqrt(size)) if size > 1 else 0.0
-        high, middle = _root(mean + QUANTILE * error, exponent), _root(mean, exponent)
+        members, q, g, _ = self.gradients(fit.A, *self.draw(fit.A, size, self.rng))
+        new = np.array([z not in self.active.place for z in members], dtype=bool)
+        powers = np.pad(g[new] ** exponent / q[new], (0, size - int(new.sum())))
+        error = float(powers.std(ddof=1) / math.sqrt(size)) if size > 1 else 0.0
+        met = (
+            np.maximum(self.active.forms(fit.A), 0.0) / self.active.rho_sq
+            if len(self.active)
+            else np.zeros(1)
+        )
+        total = float(np.sum(met**exponent)) + float(powers.mean())
+        high, middle = _root(total + QUANTILE * error, exponent), _root(total, exponent)
         value = objective - self.active.dual(fit, high)
         return _Gap(value, self.active.lam / 2 * (high - middle) / QUANTILE, "estimate")
 
