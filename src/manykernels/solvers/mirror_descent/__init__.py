@@ -80,9 +80,10 @@ class MirrorDescent(Solver):
     the dimension. The theorem's step is for draws from all rows.
 
     The gap is exact for families of up to 5,000 members. For larger ones it is a statistical estimate:
-    ``Σ_i g_i^ν*``, 1/ν + 1/ν* = 1, is estimated without bias by the mean of g_z^ν*/q_z over draws, and ``gap_`` is its
-    upper 95 % confidence limit; the standard error is in ``trace_.extra``, as is the effective share of the draws,
-    (Σw)²/(NΣw²) for the importance weights w = g_z/q_z.
+    ``Σ_i g_i^ν*``, 1/ν + 1/ν* = 1, is known over the kernels met and estimated without bias over the others, by the
+    mean of g_z^ν*/q_z over draws; ``gap_`` is its upper 95 % confidence limit, if the mean is normal. Drawn from few
+    rows it is far from that: with 20 out of 60 the limit held in 78 to 92 % of runs. The standard error is in
+    ``trace_.extra``, as is the effective share of the draws, (Σw)²/(NΣw²) for the importance weights w = g_z/q_z.
 
     References
     ----------
