@@ -14,10 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.certificates import certify
 from manykernels.families import Finite, Products
+from manykernels.families.products.sampling import uniform_probability
 from manykernels.kernels import RBF
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.solvers import LpNorm, MirrorDescent
+from manykernels.solvers.active import Active
 from manykernels.solvers.log import Log
 from manykernels.solvers.mirror_descent import Walk, gradient_bound
 from manykernels.solvers.mirror_descent.potentials import potential_of
@@ -104,6 +106,22 @@ def averaged_excess(pb, best, seed, p):
 
 def walk_of(solver, pb, seed=0):
     return Walk(solver, pb, Log(None, 0.0), np.random.default_rng(seed))
+
+
+def test_the_bound_of_the_gradient_holds_for_uniform_draws_of_ordered_products():
+    X = np.full((30, 3), 1e-3)
+    X[0] = [1.0, 1e-3, 1e-3]  # one row makes the square of the first column the largest product by far
+    X[:, 1:] *= np.random.default_rng(0).standard_normal((30, 2))
+    y = np.zeros(30)
+    y[0] = 1.0
+    pb = problem(X, y, Products(degree=2, count="ordered"), C=1e-6)  # so small that A is C y
+    run = walk_of(MirrorDescent(), pb)
+    fit = run.active.solve()
+    members = pb.family.members()
+    _, q, g, _ = run.gradients(fit.A, members, uniform_probability(3, 2, "ordered", members))
+    largest = np.max(run.active.lam / 2 * g / q)
+    limit = gradient_bound(pb, 4 / 3, "uniform")
+    assert 0.9 * limit <= largest <= limit
 
 
 @pytest.mark.parametrize("count", ["distinct", "ordered"])
@@ -359,6 +377,21 @@ def test_rows_that_cannot_be_had(kernels, options, match):
         MKLRegressor(kernels, solver=MirrorDescent(rows=10, **options), C=1.0).fit(X, y)
 
 
+def test_sums_over_rows_that_are_kept_change_no_machine():
+    X, y = table()
+    pb = problem(X, y, Products(degree=2))
+    kept, fresh = Active(pb, 4 / 3, many_rows=10), Active(pb, 4 / 3)
+    for active in (kept, fresh):
+        active.add([(0,), (1,), (0, 1)], np.array([0.3, 0.2, 0.5]), np.ones(3))
+        active.solve()
+        active.add([(2,), (1,)], np.array([0.4, -0.2]), np.ones(2))
+        active.solve()
+        active.set(active.theta)  # (1,) goes
+        active.add([(3,)], np.array([0.1]), np.ones(1))
+    assert kept.members == [(0,), (0, 1), (2,), (3,)]
+    np.testing.assert_allclose(kept.solve().A, fresh.solve().A, rtol=1e-8)
+
+
 # -- the gap ---------------------------------------------------------------------------------------------
 
 
@@ -371,12 +404,13 @@ def test_the_exact_gap_can_be_recomputed():
     assert certify(m, X, y).gap == pytest.approx(m.gap_, abs=1e-9)
 
 
-def test_the_statistical_gap_is_an_upper_limit_of_the_exact_one():
+@pytest.mark.parametrize("p", [1.2, 4 / 3])
+def test_the_statistical_gap_is_an_upper_limit_of_the_exact_one(p):
     X, y = table(r=5)
     pb = problem(X, y, Products(degree=3))
     exact, estimates = [], []
     for seed in range(20):
-        walk = walk_of(MirrorDescent(30, gap_draws=200), pb, seed)
+        walk = walk_of(MirrorDescent(30, p=p, gap_draws=200), pb, seed)
         walk.steps()
         objective = walk.result().objective
         fit = walk.active.solve()

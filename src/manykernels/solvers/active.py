@@ -69,9 +69,11 @@ class Active:
     problem : Problem
     p : float
         The norm of the objective.
+    many_rows : int
+        From so many rows on, the squared loss keeps the sums over rows of its columns.
     """
 
-    def __init__(self, problem: Problem, p: float):
+    def __init__(self, problem: Problem, p: float, many_rows: int = MANY_ROWS):
         self.problem = problem
         self.family: Any = problem.family
         self.p = p
@@ -90,7 +92,7 @@ class Active:
         self._unit = 1.0  # K_θ is _unit · _K
         self._last: Fit | None = None
         self._ridge: GrowingRidge | None = None
-        if self._columns is not None and problem.loss.name == "squared" and problem.n_rows >= MANY_ROWS:
+        if self._columns is not None and problem.loss.name == "squared" and problem.n_rows >= many_rows:
             self._ridge = GrowingRidge(problem.Y, problem.C, problem.sample_weight)
 
     def __len__(self) -> int:

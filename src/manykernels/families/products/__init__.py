@@ -360,6 +360,12 @@ class Products(Searchable):
             raise ValueError(f"{self!r} does not know its columns yet; call resolve(n_features) first.")
         return uniform_products(self._r, self.degree, self.count, size, rng)
 
+    def n_uniform(self) -> float:
+        """Return the number of members, or that of ordered tuples when those count."""
+        if self.count == "distinct":
+            return self.size()
+        return sum(self._r**d for d in range(1, self.degree + 1))
+
     # -- search ----------------------------------------------------------------------------------------
 
     def searcher(self, X: Rows, scale: Scaling | None) -> CostedSearcher:

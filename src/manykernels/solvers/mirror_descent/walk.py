@@ -245,8 +245,8 @@ def gradient_bound(problem: Problem, p: float, sampling: str) -> float:
 
     The estimate is (λ/2) g_z/q_z. When z is drawn in proportion to g (over ordered tuples, for products) that is at
     most (λ/2) Σ_z g_z = (λ/2) tr(Aᵀ K A) with K the sum of all scaled kernels, and
-    tr(Aᵀ K A) <= λ_max(K) ‖A‖². Uniform drawing multiplies it by the number of members. ‖A‖ is bounded by the slope
-    of the loss, or by its value at f = 0 where the slope is not bounded.
+    tr(Aᵀ K A) <= λ_max(K) ‖A‖². Uniform drawing multiplies it by the number of members, or of ordered tuples. ‖A‖ is
+    bounded by the slope of the loss, or by its value at f = 0 where the slope is not bounded.
     """
     pb = problem
     s = pb.sample_weight
@@ -258,5 +258,5 @@ def gradient_bound(problem: Problem, p: float, sampling: str) -> float:
         norm_sq = pb.C**2 * {"squared": 2.0, "squared_hinge": 4.0}[pb.loss.name] * float(s.max()) * start
     K = pb.family.proposal_gram(pb.X, pb.scale, p)
     top = float(np.linalg.eigvalsh(K)[-1]) if K.ndim == 2 else float(K.sum())  # a diagonal: its trace
-    members = pb.family.size() if sampling == "uniform" else 1.0
+    members = pb.family.n_uniform() if sampling == "uniform" else 1.0
     return members * norm_sq * top / (2 * pb.C * pb.n_rows)
