@@ -13,8 +13,9 @@ from manykernels.losses import LOSSES
 
 #: Those that stop after some epochs, wherever they are: they say so, and the gap says how far.
 STOCHASTIC = ("obscure", "ufo")
-#: Those that say how far they are from the optimum, but do not go there.
+#: The potentials of mirror descent.
 MIRROR = ("mirror-descent", "mirror-descent-1", "mirror-descent-1.1")
+#: Those that say how far they are from the optimum, but do not go there.
 OPEN = ("single", *MIRROR, *STOCHASTIC)
 TASKS = ["regression", "two targets", "two classes", "three classes"]
 SETTINGS = ["plain", "weights", "no scale", "large C"]
