@@ -104,8 +104,8 @@ def compared(results):
             reached = sum(b["objective"] <= a["objective"] * (1 + 1e-3) for a, b in pairs)
             lines.append(
                 f"{steps} steps on all rows take {np.mean([a['cpu'] for a, _ in pairs]):.1f} CPU s to "
-                f"{np.mean([a['objective'] for a, _ in pairs]):.4f}; in no more time some rows reach "
-                f"{np.mean([b['objective'] for _, b in pairs]):.4f} (within 0.1 % or lower with {reached} of "
+                f"{np.mean([a['objective'] for a, _ in pairs]):.4f}; in no more time the best setting on some rows "
+                f"reaches {np.mean([b['objective'] for _, b in pairs]):.4f} (within 0.1 % or lower with {reached} of "
                 f"{len(pairs)} seeds)"
             )
         out[f"{problem} ({r} columns, degree {degree}, noise {noise:g})"] = "; ".join(lines)
