@@ -187,6 +187,8 @@ FOR_ESTIMATORS: dict[str, Callable[[], Any]] = {
     "greedy-alignment": GreedyAlignment,
     "leave-one-out": lambda: LeaveOneOut(random_state=0),
     "mirror-descent": lambda: MirrorDescent(max_iter=20, random_state=0),
+    "mirror-descent-1": lambda: MirrorDescent(max_iter=20, p=1, random_state=0),
+    "mirror-descent-1.1": lambda: MirrorDescent(max_iter=20, p=1.1, random_state=0),
     "polynomial-mkl": lambda: PolynomialMKL(starts=2, random_state=0),
     "obscure": lambda: Obscure(1.2, epochs=30, random_state=0),
     "ufo": lambda: Ufo(1e-3, epochs=30, random_state=0),

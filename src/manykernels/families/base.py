@@ -235,6 +235,10 @@ class Family(BaseEstimator):
         family: Any = self
         return lambda A, size, rng: family.draw(X, A, size, rng, scale)
 
+    def n_uniform(self) -> float:
+        """Return how many equally likely things ``draw_uniform`` draws from."""
+        return self.size()
+
     def proposal_gram(self, X: Rows, scale: Scaling, p: float) -> np.ndarray:
         """Return the sum of all scaled kernels that ``draw`` is proportional to: a Gram matrix or its diagonal."""
         family: Any = self
