@@ -297,7 +297,7 @@ class TriplyStochastic(StreamingSolver):
         now = FeatureState.from_arrays(state)
         blocks, b = now.iterate(averaged=not self.faithful)
         objective = now.epoch_loss + self._penalty(now, blocks, b, problem)
-        return Progress(objective, math.nan, int(np.count_nonzero(now.norms(blocks))))
+        return Progress(objective, math.nan, int(np.count_nonzero(now.norms(blocks, faithful=self.faithful))))
 
     def finish(self, state, problem):
         """Turn the averaged coefficients into a predictor, and compare it with the best constant."""
@@ -322,7 +322,7 @@ class TriplyStochastic(StreamingSolver):
 
     def _predictor(self, state: FeatureState, blocks, intercept, problem: Problem) -> RandomFeature:
         """Return the predictor with some coefficients, block by block."""
-        u = state.norms(blocks)
+        u = state.norms(blocks, faithful=self.faithful)
         weights = np.divide(self._theta(state, u), state.rho_sq, out=np.zeros(len(u)), where=state.rho_sq > 0)
         family: Any = problem.family
         combination = Combination(family, family.members(), weights, np.sqrt(state.rho_sq), norms=u)
@@ -337,7 +337,7 @@ class TriplyStochastic(StreamingSolver):
 
     def _penalty(self, state: FeatureState, blocks, b: np.ndarray, problem: Problem) -> float:
         """Return (λ/2) (‖u‖_p² + ‖b‖²)."""
-        total = norm(state.norms(blocks), self.p if self.learn_weights else 2.0)
+        total = norm(state.norms(blocks, faithful=self.faithful), self.p if self.learn_weights else 2.0)
         return state.lam(problem.C) / 2 * (total**2 + float(b @ b))
 
     # -- the verdict ---------------------------------------------------------------------------------------
