@@ -15,7 +15,6 @@ from sklearn.metrics.pairwise import euclidean_distances
 import letter_pairs
 import mnist_pairs
 from common import finish, judged, legend_below, panels, parser, say, tidy, verdict, where
-from comparison import run_tasks
 from manykernels import AlignedKernel
 from manykernels.families import Gaussians
 from manykernels.families.base import Direction
@@ -143,7 +142,7 @@ def main():
         ]
         y = np.where(letters[rows] == a, 1.0, -1.0)
         tasks.append((f"Letter, {a} and {b}", columns[rows], y, steps, points))
-    curves = run_tasks(work, tasks, 1)
+    curves = [c for task in tasks for c in work(*task)]
     for c in curves:
         say(f"{c['task']:18s} step {c['step']}: minima at " + ", ".join(f"{s:.4g}" for s in c["minima"]))
     record = {

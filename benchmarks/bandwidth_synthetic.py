@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common import finish, handles_of, judged, legend_below, parser, tidy, verdict
+from common import Journal, finish, handles_of, judged, legend_below, parser, tidy, verdict
 from comparison import Comparison, c_grid, color_of, options
 from mkl_methods import Split, continuous, finite, svm_records
 
@@ -168,14 +168,15 @@ def main():
     options(p, 6, (-1, 5))
     p.add_argument("--gammas", type=int, nargs="+", default=GAMMAS, help="values of γ")
     args = p.parse_args()
+    journal = Journal(args.out, args.fresh)
     gammas, repetitions, grid, steps = args.gammas, args.repetitions, c_grid(*args.decades), STEPS
     if args.quick:
         gammas, repetitions, grid, steps = (0, 40), 2, (1.0, 100.0, 1e4), 5
     tasks = [(gamma, seed, grid, steps) for seed in range(repetitions) for gamma in gammas]
-    found = Comparison.run(work, tasks, args)
+    found = Comparison.run(work, tasks, args, journal)
     lines = judged(verdicts(found), args.quick)
     record = found.record("bandwidth_synthetic", "Afkanpour 2013, Fig. 6.6-6.7", lines)
-    finish(record, args.out, figures={"": lambda plt: draw(plt, found)})
+    finish(record, args.out, figures={"": lambda plt: draw(plt, found)}, journal=journal)
 
 
 if __name__ == "__main__":

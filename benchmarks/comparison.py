@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from common import panels, say, tidy
+from common import Journal, panels, say, tidy
 
 BLUES, GREENS, REDS = (
     ("#12486b", "#2a6f97", "#7db8d6"),
@@ -66,24 +66,37 @@ def c_grid(low: int, high: int) -> tuple[float, ...]:
     return tuple(10.0 ** np.arange(low, high + 1))
 
 
-def run_tasks(work, tasks, jobs: int, minutes: float | None = None) -> list[dict]:
+def run_tasks(work, tasks, args, journal: Journal) -> list[dict]:
     """Return the records of ``work(*task)`` over tasks, in order, on `jobs` processes of one BLAS thread each.
 
-    After `minutes` no more are begun: put repetitions in the outer loop, so that all tasks have about as many.
+    What the journal has is not run again. After `minutes` no more are begun: put repetitions in the outer loop, so that
+    all tasks have about as many. A step of the progress says how long the rest will take, at the pace so far.
     """
     from joblib import Parallel, delayed
     from threadpoolctl import threadpool_limits
 
-    started, found = time.monotonic(), []
-    begun = (t for t in tasks if minutes is None or time.monotonic() - started < 60 * minutes)
+    started = time.monotonic()
+    keys = [journal.key(work.__name__, *t) for t in tasks]
+    found = {key: part for key in keys if (part := journal.get(key)) is not None}
+    left = [(key, t) for key, t in zip(keys, tasks) if key not in found]
+    begun = (x for x in left if args.minutes is None or time.monotonic() - started < 60 * args.minutes)
     with threadpool_limits(1):
-        parts = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)(
-            delayed(work)(*t) for t in begun
+        parts = Parallel(n_jobs=args.jobs, return_as="generator", pre_dispatch=args.jobs)(
+            delayed(_clocked)(work, key, t) for key, t in begun
         )
-        for i, part in enumerate(parts):
-            say(f"{i + 1} of {len(tasks)} done, {time.monotonic() - started:.0f} s")
-            found += part
-    return found
+        for i, (key, part, seconds) in enumerate(parts):
+            found[key] = journal.put(key, part, seconds / args.jobs)
+            spent = time.monotonic() - started
+            rest = spent / (i + 1) * (len(left) - i - 1)
+            say(f"{len(found)} of {len(tasks)} done in {spent:.0f} s, about {rest / 60:.0f} min left")
+    return [record for key in keys if key in found for record in found[key]]
+
+
+def _clocked(work, key, task):
+    """Return the key, what a task gives, and how long it took."""
+    started = time.monotonic()
+    part = work(*task)
+    return key, part, time.monotonic() - started
 
 
 class Comparison:
@@ -101,9 +114,9 @@ class Comparison:
         self.errors, self.seconds = self.table("error"), self.table("seconds")
 
     @classmethod
-    def run(cls, work, tasks, args, unit=100.0) -> Comparison:
+    def run(cls, work, tasks, args, journal: Journal, unit=100.0) -> Comparison:
         """Return the comparison of the records of ``work(*task)``, its tables printed; `args` are the options."""
-        found = cls(run_tasks(work, tasks, args.jobs, args.minutes))
+        found = cls(run_tasks(work, tasks, args, journal))
         found.print(unit=unit)
         if found.table("alignment"):
             say("alignment on the test rows")

@@ -14,7 +14,7 @@ import itertools
 
 import numpy as np
 
-from common import finish, judged, parser, tidy, verdict
+from common import Journal, finish, judged, parser, tidy, verdict
 from comparison import Comparison, c_grid, color_of, options, run_tasks, strip
 from manykernels import AlignedKernel
 from manykernels.families import Dirichlets
@@ -181,6 +181,7 @@ def main():
     p.add_argument("--points", type=int, default=1000, help="frequencies tried one by one")
     p.add_argument("--no-fine", action="store_true", help="leave out the list of pitch 0.1, which is slow")
     args = p.parse_args()
+    journal = Journal(args.out, args.fresh)
     repetitions, sizes, grid, points, fine = (
         args.repetitions,
         SIZES,
@@ -192,12 +193,12 @@ def main():
         repetitions, sizes, grid, points, fine = 1, (250, 200, 500), grid[2:5:2], 40, False
     frequencies = np.union1d(np.linspace(0, 20, points + 1), TRUTH)
     chunks = [(a, a + 50, frequencies, sizes, grid[::2]) for a in range(0, len(frequencies), 50)]
-    curve = run_tasks(single, chunks, args.jobs)
+    curve = run_tasks(single, chunks, args, journal)
     tasks = [(seed, sizes, grid, fine) for seed in range(repetitions)]
-    found = Comparison.run(work, tasks, args)
+    found = Comparison.run(work, tasks, args, journal)
     lines = judged(verdicts(found, curve), args.quick)
     record = {**found.record("frequencies", "Afkanpour 2013, Fig. 3.2-3.3", lines), "single": curve}
-    finish(record, args.out, figures={"": lambda plt: draw(plt, found, curve)})
+    finish(record, args.out, figures={"": lambda plt: draw(plt, found, curve)}, journal=journal)
 
 
 if __name__ == "__main__":

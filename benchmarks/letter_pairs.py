@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common import finish, judged, load, panels, parser, tidy, verdict
+from common import Journal, finish, judged, load, panels, parser, tidy, verdict
 from comparison import Comparison, c_grid, color_of, options
 from mkl_methods import Split, continuous, finite, pair_tasks, svm_records
 
@@ -145,12 +145,13 @@ def main():
     p = parser(__doc__)
     options(p, 3, (0, 3))
     args = p.parse_args()
+    journal = Journal(args.out, args.fresh)
     pairs, repetitions, sizes, grid, steps = PAIRS, args.repetitions, SIZES, c_grid(*args.decades), STEPS
     if args.quick:
         pairs, repetitions, sizes, grid, steps = PAIRS[3:5], 1, (100, 200, 500), grid[:3], 6
     X, letters = rows_of(args.data)
     tasks = pair_tasks(X, letters, pairs, sizes, repetitions, grid, steps)
-    found = Comparison.run(work, tasks, args)
+    found = Comparison.run(work, tasks, args, journal)
     lines = judged(verdicts(found), args.quick)
     record = found.record("letter_pairs", "Afkanpour 2013, Fig. 6.10-6.11, Table 6.4", lines, THESIS)
     title = f"Letter pairs, {sizes[0]} training rows"
@@ -158,7 +159,7 @@ def main():
         "": lambda plt: found.strips(plt, title, "test error, %"),
         "_alignment": lambda plt: draw_alignment(plt, found),
     }
-    finish(record, args.out, figures=figures)
+    finish(record, args.out, figures=figures, journal=journal)
 
 
 if __name__ == "__main__":

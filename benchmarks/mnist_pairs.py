@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common import finish, judged, load_split, parser, verdict
+from common import Journal, finish, judged, load_split, parser, verdict
 from comparison import Comparison, c_grid, options
 from mkl_methods import Split, continuous, finite, pair_tasks, svm_records
 
@@ -115,15 +115,19 @@ def main():
     p = parser(__doc__)
     options(p, 5)
     args = p.parse_args()
+    journal = Journal(args.out, args.fresh)
     pairs, repetitions, sizes, grid = PAIRS, args.repetitions, SIZES, c_grid(*args.decades)
     if args.quick:
         pairs, repetitions, sizes, grid = PAIRS[3:5], 1, (150, 300, 500), grid[1:4]
     X, y = rows_of(args.data)
-    found = Comparison.run(work, pair_tasks(X, y, pairs, sizes, repetitions, grid), args)
+    tasks = pair_tasks(X, y, pairs, sizes, repetitions, grid)
+    found = Comparison.run(work, tasks, args, journal)
     lines = judged(verdicts(found), args.quick)
     record = found.record("mnist_pairs", "Afkanpour 2013, Fig. 6.9, Table 6.4", lines, THESIS)
     title = f"MNIST pairs, {sizes[0]} training rows"
-    finish(record, args.out, figures={"": lambda plt: found.strips(plt, title, "test error, %")})
+    finish(
+        record, args.out, figures={"": lambda plt: found.strips(plt, title, "test error, %")}, journal=journal
+    )
 
 
 if __name__ == "__main__":

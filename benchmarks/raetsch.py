@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 
-from common import OPENML, Clock, chosen_C, finish, judged, load_two_classes, parser, say, verdict
+from common import OPENML, Clock, Journal, chosen_C, finish, judged, load_two_classes, parser, say, verdict
 from comparison import Comparison, c_grid, options
 from manykernels import AlignedKernel, MKLRegressor
 from manykernels.families import Gaussians
@@ -218,6 +218,7 @@ def main():
     options(p, 3)
     p.add_argument("--parts", nargs="+", default=["svm", "ridge"], choices=["svm", "ridge"])
     args = p.parse_args()
+    journal = Journal(args.out, args.fresh)
     names = [n for n in SIZES if args.data is not None or n in OPENML]
     repetitions, grid = args.repetitions, c_grid(*args.decades)
     if args.quick:
@@ -238,11 +239,11 @@ def main():
     for part in args.parts:
         run, judge, unit, label, title = parts[part]
         say(title)
-        found = Comparison.run(run, tasks, args, unit)
+        found = Comparison.run(run, tasks, args, journal, unit)
         record["verdict"] += judged(judge(found), args.quick)
         record["results"][part] = {"median_ranks": found.ranks(), "records": found.summary()}
         figures[f"_{part}"] = partial(found.strips, title=title, xlabel=label, unit=unit)
-    finish(record, args.out, figures=figures)
+    finish(record, args.out, figures=figures, journal=journal)
 
 
 if __name__ == "__main__":
