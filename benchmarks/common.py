@@ -164,9 +164,9 @@ def say(*lines) -> None:
     print(*lines, sep="\n", file=sys.stderr, flush=True)
 
 
-def grade(holds) -> str:
-    """Return what became of a claim of a paper."""
-    return "reproduced" if holds else "differs"
+def grade(holds, partly=False) -> str:
+    """Return what became of a claim of a paper, or of a part of it."""
+    return "reproduced" if holds else "partly" if partly else "differs"
 
 
 def verdict(claim: str, holds, measured: str, why: str = "") -> str:
@@ -372,6 +372,8 @@ def finish(
     record |= {"command": command(), "quick": "--quick" in sys.argv, "seconds": round(seconds, 1)}
     for line in lines_of(record.get("verdict", record.get("verdicts", []))):
         say(line)
+    if record.get("rows") and record["quick"]:
+        say("A quick run, smaller than the papers'; what follows is no verdict.")
     for row in record.get("rows", []):
         say(said(row))
     plt = pyplot() if out is not None and (figure or figures) else None

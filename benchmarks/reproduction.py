@@ -27,7 +27,7 @@ from papers import ITEMS, VERDICTS
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "docs" / "results", ROOT / "docs" / "reproduction.md"
 BLOCK = re.compile(r"(<!-- verdicts: (?P<of>[^>]+?) -->\n).*?(<!-- end of verdicts -->)", re.DOTALL)
-KEPT = ("benchmark", "command", "seconds", "machine", "rows")
+KEPT = ("benchmark", "command", "seconds", "machine", "rows", "tables")
 
 
 def stored(folder: pathlib.Path = RESULTS) -> dict[str, dict]:
@@ -118,7 +118,12 @@ def section(source: str, item: str, rows, records) -> str:
     names = dict.fromkeys(r["record"] for r in rows)
     commands = [records[n]["command"] for n in names if records[n].get("command")]
     shown = "\n```sh\n" + "\n".join(commands) + "\n```\n" if commands else ""
-    return f"### {heading(source, item)}\n\n{ITEMS[source][item].capitalize()}.\n{shown}\n{full_table(rows)}"
+    tables = [
+        t for n in names for t in records[n].get("tables", []) if (t["source"], t["item"]) == (source, item)
+    ]
+    more = "".join(f"\n{t['title']}:\n\n{table(t['head'], t['lines'])}" for t in tables)
+    text = ITEMS[source][item]
+    return f"### {heading(source, item)}\n\n{text[0].upper()}{text[1:]}.\n{shown}\n{full_table(rows)}{more}"
 
 
 def overview(source: str, by_item: dict) -> str:
