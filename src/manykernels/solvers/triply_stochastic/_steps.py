@@ -214,8 +214,8 @@ def meet(Z, W, S, c, edges, owner, draw, inner):  # type: ignore[no-untyped-def]
 def relate(cross, shrunk, scale, draw, rates, inner):  # type: ignore[no-untyped-def]
     """Update the inner products of a kernel's blocks with one another, (m,), after a step.
 
-    All blocks shrink by the factor `shrunk`, and the new one of a kernel drawn is ``-rates · scale`` times its gradient,
-    whose inner product with those before is `inner`.
+    All blocks shrink by the factor `shrunk`, and the new one of a kernel drawn is ``-rates · scale`` times its
+    gradient, whose inner product with those before is `inner`.
     """
     cross *= shrunk * shrunk
     for j in range(len(inner)):
@@ -227,9 +227,11 @@ def relate(cross, shrunk, scale, draw, rates, inner):  # type: ignore[no-untyped
 def norms_sq(squares, counts, cross, rho_sq, faithful):  # type: ignore[no-untyped-def]
     """Return u_i² = ρ_i²‖w_i‖². O(m).
 
-    Where all blocks of a kernel move together, √B W_b are the coefficients of the features Z_b/√B, and ‖w‖² = B Σ‖W_b‖².
-    Where each moves once, they are unlike: ‖w‖² is the sum of ‖W_b‖² and of their inner products with one another, of
-    which `cross` is an estimate. While that is below 0 they count as orthogonal.
+    A block alone is an estimate of the kernel, so that f_i = Σ_b Z_b W_b. Where a kernel's B blocks move together,
+    √B W_b are the coefficients of its features Z_b/√B, and ‖w‖² = B Σ‖W_b‖². Where each moves once, they are unlike:
+    ‖w‖² is the sum of ‖W_b‖² and of their inner products with one another, of which `cross` is an estimate. While that
+    is below 0 they count as orthogonal: slopes depend on the features that rows are scored with, and as long as the
+    noise of these is most of the scores, the products come out too small.
     """
     if not faithful:
         return rho_sq * counts * squares
@@ -326,7 +328,7 @@ class Kernels(NamedTuple):
 
     Attributes
     ----------
-    squares, counts, cross, rho_sq : see `norms_sq`; counts change in every step, squares in `follow`, the others in `relate`
+    squares, counts, cross, rho_sq : see `norms_sq`; counts change in every step, squares in `follow`, cross in `relate`
     theta : see `weigh`; changed in every step
     top, trace : largest eigenvalues and mean diagonals
     """

@@ -26,7 +26,7 @@ ARRAYS = {
     "targets": _OUTPUTS,
     "top": _KERNELS,
     "trace": _KERNELS,
-    "cross": Stored("m"),
+    "cross": Stored("m", optional=True),  # states of older files have none
     "held": Stored("4"),
     "best_intercept": _OUTPUTS,
     "fresh": Stored("2 4"),
@@ -125,7 +125,8 @@ class FeatureState:
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> FeatureState:
         """Return a copy that can be changed without changing `arrays`."""
         edges = np.cumsum(arrays["widths"])[:-1]
-        values: dict[str, Any] = {"owner": arrays["owner"].tolist()}
+        cross = arrays.get("cross", np.zeros(len(arrays["rho_sq"])))
+        values: dict[str, Any] = {"owner": arrays["owner"].tolist(), "cross": cross.copy()}
         for name in ("V", "mean", "best"):
             values[name] = [v.copy() for v in np.split(arrays[name], edges)] if len(arrays[name]) else []
         for f in fields(cls):
