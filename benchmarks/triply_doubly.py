@@ -21,6 +21,7 @@ from triply_methods import LETTER_STEPS, TASKS, fit
 COLORS = {
     "triply": "#e09f3e",
     "doubly": "#6a994e",
+    "triply, all kernels a step": "#c1121f",
     "triply, to the letter": "#b36a00",
     "doubly, to the letter": "#2f5d1c",
     "LpNorm": "#333333",
@@ -29,7 +30,9 @@ COLORS = {
     "Ufo": "#b08ea2",
     "Blockwise": "#2a6f97",
 }
-STEPS = ("triply", "doubly")
+STEPS = ("triply", "doubly", "triply, all kernels a step")
+#: Tasks on which the certified solvers have the steps' loss.
+SAME_LOSS = ("covtype", "6 against 8")
 #: A difference of this many standard errors counts.
 CLEAR = 2.0
 
@@ -63,9 +66,9 @@ def measure(journal, task_name, args) -> dict:
     curves = {k: {e: [one(k, args.rows, e, s) for s in seeds] for e in args.epochs} for k in STEPS}
     runs = {name: [one(name, args.rows, 0, s) for s in seeds] for name in others}
     visits = args.rows * last
-    by_rows = {k: {} for k in STEPS}
+    by_rows = {k: {} for k in STEPS[:2]}
     for n in args.sizes:
-        for name in STEPS:
+        for name in STEPS[:2]:
             by_rows[name][n] = one(name, n, max(1, visits // n), 0)
     return {"curves": curves, "runs": runs | {k: curves[k][last] for k in STEPS}, "by_rows": by_rows}
 
@@ -92,34 +95,22 @@ def told(p) -> str:
 
 
 def above(found, name, exact) -> float:
-    """Return the mean share by which an objective is above the certified optimum."""
-    return float(
-        np.mean(
-            [
-                a["objective"] / b["objective"] - 1
-                for a, b in zip(found["runs"][name], found["runs"][exact], strict=True)
-            ]
-        )
-    )
+    """Return the mean of an objective in units of the certified optimum."""
+    runs = zip(found["runs"][name], found["runs"][exact], strict=True)
+    return float(np.mean([a["objective"] / b["objective"] for a, b in runs]))
 
 
-def cause(found) -> str:
-    """Return what was measured on why triply is not better: the optima that the two are going to."""
-    optima = pair(found, "LpNorm", "Uniform")
-    better, _ = holds(optima)
-    tied = abs(optima["gain"]) <= CLEAR * optima["se"]
-    word = (
-        "learned weights are better"
-        if better
-        else "they are equal within the error"
-        if tied
-        else "equal weights are better"
+def cause(task, found) -> str:
+    """Return what was measured on why triply is not better: all kernels a step, and where the two are going."""
+    together, optima = pair(found, STEPS[2], "doubly"), pair(found, "LpNorm", "Uniform")
+    text = (
+        f"with all kernels moved in every step, as in doubly, learned weights have {told(together)}, and at the "
+        f"certified optima (LpNorm, Uniform) {told(optima)}"
     )
-    return (
-        f"at the certified optima of the two problems (LpNorm, Uniform) {word}: {told(optima)}; the steps end "
-        f"{100 * above(found, 'triply', 'LpNorm'):.0f} % (triply) and {100 * above(found, 'doubly', 'Uniform'):.0f} % "
-        "(doubly) above them"
-    )
+    if task in SAME_LOSS:
+        ratios = above(found, "triply", "LpNorm"), above(found, "doubly", "Uniform")
+        text += f"; the steps end at {ratios[0]:.1f} (triply) and {ratios[1]:.1f} times (doubly) the optimal objective"
+    return text
 
 
 def rows_of(record, args) -> list[dict]:
@@ -137,7 +128,7 @@ def rows_of(record, args) -> list[dict]:
         ):
             p = pair(found, first, second)
             good, partly = holds(p)
-            why = cause(found) if not good and not how else ""
+            why = cause(name, found) if not good and not how else ""
             claim = f"{name}: triply has a lower error than doubly{how}"
             more = about if not how else {**about, "settings": LETTER.format(rows=args.rows) + stands}
             out.append(
@@ -249,7 +240,7 @@ def draw(plt, record):
             xs, ys = ([np.mean([r[k] for r in p]) for p in points] for k in ("cpu_s", "error"))
             style = "o-" if method in STEPS else "s"
             handles[method] = top.plot(xs, 100 * np.array(ys), style, ms=4, lw=1.5, color=color)[0]
-        for method in STEPS:
+        for method in STEPS[:2]:
             sizes = found["by_rows"][method]
             bottom.plot(
                 list(sizes), [100 * r["error"] for r in sizes.values()], "o-", ms=4, color=COLORS[method]

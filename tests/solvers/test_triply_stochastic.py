@@ -219,11 +219,11 @@ def test_the_error_of_algorithm_3_falls_like_one_over_the_steps():
 
 @pytest.mark.slow
 def test_the_bound_of_theorem_5_1_bites():
-    """Two clusters, strong regularisation: the bound is a third of the distance from the start to the optimum.
+    """Two clusters, strong regularisation: the bound is less than half the squared distance from the start to the optimum.
 
     F* is the optimum at C/m, to which Alg. 3 goes; against that at C, which the theorem names, the bound fails.
     """
-    n, lam, m, p, theta_nu, steps = 100, 50.0, 2, 1.9, 2, 4096
+    n, lam, m, p, theta_nu, steps = 100, 50.0, 2, 1.9, 2, 3072
     rng, other = np.random.default_rng(0), np.arange(n) % 5 == 0
     Z = 0.1 * rng.standard_normal((n, 2)) + 4.0 * other[:, None]
     family = Finite([RBF(2.0), RBF(1.0)]).resolve(2)
@@ -236,7 +236,7 @@ def test_the_bound_of_theorem_5_1_bites():
     at, errors, psi = [*range(2, 65), 256, 1024, steps], [], 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # hardly better than a constant, at this C
-        for seed in range(3):
+        for seed in range(2):
             *early, last = walked(letter(p=p, step=theta_nu, block=2, n_features=2), problem, at, seed, 4)
             used = [r.combination.weights for r in early if np.all(r.combination.norms > 0)]
             psi, scores = max(psi, 1 / np.min(used)), last.predictor.scores(Z)
