@@ -118,8 +118,9 @@ class FeatureState:
     def new(cls, seed: int, n_columns: int, n_outputs: int, rho_sq: np.ndarray) -> FeatureState:
         """Return the state before any row."""
         b, mean, targets, best = np.zeros((4, n_outputs))
-        known, found = np.zeros((3, len(rho_sq))), (np.zeros(4), best, np.zeros((2, 4)))
-        return cls(seed, n_columns, rho_sq, b, mean, targets, *known, *found)
+        top, trace, cross = np.zeros((3, len(rho_sq)))
+        held, fresh = np.zeros(4), np.zeros((2, 4))
+        return cls(seed, n_columns, rho_sq, b, mean, targets, top, trace, cross, held, best, fresh)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> FeatureState:
