@@ -56,7 +56,7 @@ def color_of(method: str) -> str:
 
 
 def options(p, repetitions: int, decades=(-1, 4)) -> None:
-    """Add the options of a comparison with repetitions."""
+    """Add the options of a comparison with repetitions, C being chosen."""
     p.add_argument(
         "--decades",
         type=int,
@@ -64,6 +64,11 @@ def options(p, repetitions: int, decades=(-1, 4)) -> None:
         default=decades,
         help="C is 10 to the powers from the one to the other",
     )
+    repeated(p, repetitions)
+
+
+def repeated(p, repetitions: int) -> None:
+    """Add the options of what is repeated."""
     p.add_argument(
         "--repetitions", type=int, default=repetitions, help="random splits, or data sets, per task"
     )

@@ -81,12 +81,17 @@ def table(head, lines) -> str:
 
 
 def verdict_table(rows) -> str:
-    """Return claim, paper's figure, ours and verdict, as pages have them that teach."""
+    """Return claims and verdicts, for pages that teach; the figures are behind the links."""
     lines = (
-        [f"{cell(r['claim'])} ({r['item']})", *(cell(r[k]) for k in ("paper", "ours")), cell(judgement(r))]
+        [
+            cell(r["claim"]),
+            r["item"],
+            f"[{r['verdict']}]({PAGE.name}#{anchor(r['source'], r['item'])})",
+            cell(r["repetitions"]),
+        ]
         for r in rows
     )
-    return table(("Claim", "Paper", "Here", "Verdict"), lines)
+    return table(("Claim", "Where", "Verdict", "Repetitions"), lines)
 
 
 def full_table(rows) -> str:
@@ -198,7 +203,7 @@ def with_blocks(text: str, records: dict[str, dict]) -> str:
 def pages(records: dict[str, dict]) -> dict[pathlib.Path, str]:
     """Return every page that has verdicts, as it should be."""
     found = {PAGE: page(records)}
-    for path in [*sorted(PAGE.parent.glob("*.md")), ROOT / "README.md"]:
+    for path in sorted(PAGE.parent.glob("*.md")):
         text = path.read_text(encoding="utf-8")
         if path != PAGE and BLOCK.search(text):
             found[path] = with_blocks(text, records)

@@ -47,6 +47,7 @@ PARTS = (
     Part("sampling_quadratic"),
     Part("mirror_descent_convergence"),
     Part("mirror_descent_dimensions"),
+    Part("products_tables"),
     Part("frequencies"),
     Part("bandwidth_synthetic"),
     Part("bandwidth_time"),
