@@ -100,7 +100,8 @@ def run_tasks(work, tasks, args, journal: Journal) -> list[dict]:
             delayed(_clocked)(work, key, t) for key, t in begun
         )
         for i, (key, part, seconds) in enumerate(parts):
-            found[key] = journal.put(key, part, seconds / args.jobs)
+            found[key] = journal.put(key, part, seconds)
+            journal.kept_seconds += seconds if args.jobs > 1 else 0.0  # spent by another process
             spent = time.monotonic() - started
             rest = spent / (i + 1) * (len(left) - i - 1)
             say(f"{len(found)} of {len(tasks)} done in {spent:.0f} s, about {rest / 60:.0f} min left")
@@ -108,10 +109,10 @@ def run_tasks(work, tasks, args, journal: Journal) -> list[dict]:
 
 
 def _clocked(work, key, task):
-    """Return the key, what a task gives, and how long it took."""
-    started = time.monotonic()
+    """Return the key, what a task gives, and the CPU seconds it took."""
+    started = time.process_time()
     part = work(*task)
-    return key, part, time.monotonic() - started
+    return key, part, time.process_time() - started
 
 
 def whole(records) -> list[dict]:

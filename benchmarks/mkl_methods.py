@@ -39,6 +39,7 @@ from manykernels.solvers import (
     Greedy,
     GreedyAlignment,
     LpNorm,
+    MirrorDescent,
     Obscure,
     SimpleMKL,
     Single,
@@ -174,8 +175,9 @@ def evaluate(method: Method, s: Split, grid, aligned: bool = False) -> dict:
 
 
 def settled(method: Method) -> Settled | None:
-    """Return when to stop a search."""
-    return Settled() if isinstance(method.solver, Greedy) else None
+    """Return when to stop a search; stochastic steps over one bandwidth are cheap, and go on to the last."""
+    columnwise = isinstance(method.solver, MirrorDescent) and getattr(method.kernels, "ard", False)
+    return Settled() if columnwise or isinstance(method.solver, Greedy) else None
 
 
 def is_two_stage(method: Method) -> bool:

@@ -7,7 +7,7 @@ SGD-1s = ``MirrorDescent`` over all bandwidths beside CKL, IKL, GCD-2s, and LPMK
 the labels.
 
 Departures: C is chosen on Table 6.2's validation rows in both parts (the thesis: 5 folds for regression), from four
-decades; bounds are those of ``Gaussians("auto")``, not [10^-4, 10^4]; SGD-1s takes 50 steps, however little a step
+decades; bounds are those of ``Gaussians("auto")``, not [10^-4, 10^4]; SGD-1s (1D) takes 50 steps, however little a step
 changes; finite methods of the first part, of whose bandwidths the thesis says nothing, get 20 between the same bounds,
 evenly spaced in log σ. Without --data, only sets that ``common.py`` knows on OpenML are run.
 
@@ -275,7 +275,7 @@ def ridge_rows(compared: Comparison) -> list[dict]:
     counted = "; ".join(
         f"{m}: lower with one on {a} sets, the same on {b}, higher on {c}" for m, (a, b, c) in pairs.items()
     )
-    about = {"repetitions": compared.counts, "settings": SETTINGS + "; SGD-1s 50 steps in any case"}
+    about = {"repetitions": compared.counts, "settings": SETTINGS}
     return [
         row(
             THESIS,

@@ -152,7 +152,7 @@ def page(records: dict[str, dict]) -> str:
         ]
         parts += [section(source, i, found, records) for i, found in by_item.items() if found]
     timed = [[f"`{name}`", spent(r["seconds"])] for name, r in records.items() if r.get("seconds")]
-    return "\n".join([*parts, TAIL, table(("Benchmark", "Time"), timed)])
+    return "\n".join([*parts, TAIL, table(("Benchmark", "CPU time"), timed)])
 
 
 TITLES = {
@@ -179,9 +179,9 @@ make reproduce BENCH_ARGS="--data DIR --quick"   # small problems in ten minutes
 `DIR` holds the data sets as `.npz` files; without `--data` those that OpenML has are fetched.
 """
 TAIL = """\
-## How long they took
+## What they cost
 
-One or two processes of one thread each, on a machine that had other work.
+CPU time, one thread; `make reproduce` runs two processes at a time where it can.
 """
 
 
