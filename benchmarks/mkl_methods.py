@@ -148,9 +148,9 @@ def finite(sigmas, label: str = "", single: bool = False, kernel=RBF) -> list[Me
 GRID = "SVC, grid"
 
 
-def names_of(methods) -> list[str]:
-    """Return the names of methods, and of a user's grid search."""
-    return [*(m.name for m in methods), GRID]
+def names_of(methods, wanted=None) -> list[str]:
+    """Return the names of methods, those wanted or all, and of a user's grid search."""
+    return [*(m.name for m in methods if wanted is None or m.name in wanted), GRID]
 
 
 def svm_record(about: dict, methods, name: str, s: Split, grid, aligned: bool = False) -> list[dict]:
