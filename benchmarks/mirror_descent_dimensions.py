@@ -188,7 +188,9 @@ def cause(version, columns, errors, curve, hit) -> str:
     """Return what keeps sampling from the lowest error: its objective, where that was solved exactly, and the draws."""
     listed = [r for r in columns if (version, r, "LpNorm") in errors]
     alike = [r for r in listed if errors[version, r, "LpNorm"] > 0.5 * errors[version, r, "MirrorDescent"]]
-    draws = f"a first draw hits a true product with probability {hit['probability']:.0e} at {hit['r']} columns"
+    draws = (
+        f"a first draw hits a true product with probability {hit['probability']:.0e} at {hit['r']} columns"
+    )
     if not alike:
         return draws
     return f"its objective at the exact optimum does no better: {curve('LpNorm')}; and {draws}"

@@ -53,7 +53,7 @@ PARTS = (
     Part("mnist_pairs"),
     Part("letter_pairs"),
     Part("alignment_landscape"),
-    Part("raetsch_svm", "--parts svm --decades 0 2", "raetsch"),
+    Part("raetsch_svm", "--parts svm", "raetsch"),
     Part("raetsch_ridge", "--parts ridge", "raetsch"),
     Part("obscure_toy"),
     Part("obscure_pendigits"),
