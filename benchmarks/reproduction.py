@@ -115,7 +115,7 @@ def spent(seconds: float) -> str:
 def counted(rows) -> str:
     """Return how many rows have which verdict."""
     counts = {v: sum(r["verdict"] == v for r in rows) for v in VERDICTS}
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return ", ".join(f"{verdict} {count}" for verdict, count in counts.items() if count)
 
 
 def section(source: str, item: str, rows, records) -> str:
@@ -147,7 +147,7 @@ def page(records: dict[str, dict]) -> str:
         rows = rows_of(records, source)
         by_item = {i: [r for r in rows if r["item"] == i] for i in ITEMS[source]}
         parts += [
-            f"## {source}\n\n{title} Of {len(rows)} claims {counted(rows)}.\n",
+            f"## {source}\n\n{title} {len(rows)} claims: {counted(rows)}.\n",
             overview(source, by_item),
         ]
         parts += [section(source, i, found, records) for i, found in by_item.items() if found]
