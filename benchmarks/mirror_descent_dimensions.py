@@ -213,7 +213,7 @@ def rows_of(source, item, mine, masses, seeds, how) -> list[dict]:
     ahead = [f"{p}: better {c[0]}, alike {c[1]}, worse {c[2]}" for p, c in peers.items()]
     hit = max(masses, key=lambda m: m["r"])
     growth = seconds[version, top, "MirrorDescent"] / seconds[version, low, "MirrorDescent"]
-    settings = f"{how}; C from fewer values; r up to {top}"
+    settings = f"{how}; C from three values (papers: eleven); HMKL with at most 1,000 products"
     about = {"repetitions": seeds, "settings": settings}
     return [
         *nonlinear_rows((source, item), version, columns, errors, curve, about),
