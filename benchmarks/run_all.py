@@ -67,6 +67,7 @@ PARTS = (
     Part("digits_bandwidths", papers=False),
     Part("many_finite_kernels", papers=False),
     Part("products_recovery", papers=False),
+    Part("stochastic_alignment", papers=False),
     Part("streaming_roofline", papers=False),
     Part("streaming_tables", papers=False),
     Part("streaming_views", papers=False),
