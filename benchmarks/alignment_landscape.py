@@ -151,11 +151,10 @@ def main():
         s = two_classes(images, digits, a, b, (n, 1, 1), 0)
         tasks.append((f"MNIST, {a} and {b}", s.X.astype(float), s.y, steps, points))
     for a, b in ("CG", "MN", "OQ"):
-        rows = np.random.default_rng(0).permutation(np.flatnonzero((letters == a) | (letters == b)))[
-            : min(n, 300)
-        ]
-        y = np.where(letters[rows] == a, 1.0, -1.0)
-        tasks.append((f"Letter, {a} and {b}", columns[rows], y, steps, points))
+        places = np.random.default_rng(0).permutation(np.flatnonzero((letters == a) | (letters == b)))
+        places = places[: min(n, 300)]
+        y = np.where(letters[places] == a, 1.0, -1.0)
+        tasks.append((f"Letter, {a} and {b}", columns[places], y, steps, points))
     curves = [c for task in tasks for c in work(*task)]
     for c in curves:
         say(f"{c['task']:18s} step {c['step']}: minima at " + ", ".join(f"{s:.4g}" for s in c["minima"]))

@@ -56,7 +56,7 @@ def color_of(method: str) -> str:
 
 
 def options(p, repetitions: int, decades=(-1, 4)) -> None:
-    """Add the options of a comparison with repetitions."""
+    """Add the options of a comparison with repetitions, C being chosen."""
     p.add_argument(
         "--decades",
         type=int,
@@ -64,6 +64,11 @@ def options(p, repetitions: int, decades=(-1, 4)) -> None:
         default=decades,
         help="C is 10 to the powers from the one to the other",
     )
+    repeated(p, repetitions)
+
+
+def repeated(p, repetitions: int) -> None:
+    """Add the options of what is repeated."""
     p.add_argument(
         "--repetitions", type=int, default=repetitions, help="random splits, or data sets, per task"
     )
@@ -95,7 +100,8 @@ def run_tasks(work, tasks, args, journal: Journal) -> list[dict]:
             delayed(_clocked)(work, key, t) for key, t in begun
         )
         for i, (key, part, seconds) in enumerate(parts):
-            found[key] = journal.put(key, part, seconds / args.jobs)
+            found[key] = journal.put(key, part, seconds)
+            journal.kept_seconds += seconds if args.jobs > 1 else 0.0  # spent by another process
             spent = time.monotonic() - started
             rest = spent / (i + 1) * (len(left) - i - 1)
             say(f"{len(found)} of {len(tasks)} done in {spent:.0f} s, about {rest / 60:.0f} min left")
@@ -103,10 +109,10 @@ def run_tasks(work, tasks, args, journal: Journal) -> list[dict]:
 
 
 def _clocked(work, key, task):
-    """Return the key, what a task gives, and how long it took."""
-    started = time.monotonic()
+    """Return the key, what a task gives, and the CPU seconds it took."""
+    started = time.process_time()
     part = work(*task)
-    return key, part, time.monotonic() - started
+    return key, part, time.process_time() - started
 
 
 def whole(records) -> list[dict]:
@@ -192,11 +198,29 @@ class Comparison:
         """Return what a figure shows: "one split", or "median and quartiles over 3 to 5 splits"."""
         return f"one {noun}" if self.counts == "1" else f"median and quartiles over {self.counts} {noun}s"
 
+    def rank_table(self, about, published, unit=100.0, digits=2) -> dict:
+        """Return median ranks among the published methods, the published ones in brackets, and mean errors of all."""
+        ranks, lines = self.ranks(published), []
+        for m in sorted(self.methods, key=lambda m: (ranks.get(m, np.inf), self.methods.index(m))):
+            rank = f"{ranks[m]:g} ({published[m]:g})" if m in ranks else "–"
+            mean = unit * np.mean([self.errors[m][t].mean() for t in self.tasks])
+            lines.append([m, rank, f"{mean:.{digits}f}"])
+        return self._table(about, ["", "median rank", "mean error"], lines)
+
+    def task_table(self, about, names, unit=100.0, digits=1) -> dict:
+        """Return mean errors, methods by tasks; `about`: source, item, title."""
+        lines = [[m, *(f"{unit * self.errors[m][t].mean():.{digits}f}" for t in self.tasks)] for m in names]
+        return self._table(about, ["", *self.tasks], lines)
+
     def error_table(self, about, names, unit=100.0, digits=1) -> dict:
         """Return mean errors with their standard errors, tasks by methods; `about`: source, item, title."""
         lines = [[t, *(self._cell(self.errors[m][t] * unit, digits) for m in names)] for t in self.tasks]
+        return self._table(about, ["", *names], lines)
+
+    def _table(self, about, head, lines) -> dict:
         source, item, title = about
-        return {"source": source, "item": item, "title": title, "head": ["", *names], "lines": lines}
+        title = f"{title}; repetitions: {self.counts}"
+        return {"source": source, "item": item, "title": title, "head": head, "lines": lines}
 
     @staticmethod
     def _cell(values, digits) -> str:

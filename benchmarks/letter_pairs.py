@@ -173,15 +173,23 @@ def draw_alignment(plt, compared: Comparison):
 def main():
     p = parser(__doc__)
     options(p, 10, (0, 2))
+    p.add_argument("--variants", action="store_true", help="further methods beside the thesis's")
     args = p.parse_args()
+    wanted = None if args.variants else {*RANKS, "GCD-2s (nD, NoReg)"}
     journal = Journal(args.out, args.fresh)
     pairs, repetitions, sizes, grid, steps = PAIRS, args.repetitions, SIZES, c_grid(*args.decades), STEPS
     if args.quick:
         pairs, repetitions, sizes, grid, steps = PAIRS[3:5], 1, (100, 200, 500), grid[:3], 6
     X, letters = rows_of(args.data)
-    tasks = pair_tasks(X, letters, pairs, sizes, repetitions, names_of(methods(steps)), grid, steps)
+    tasks = pair_tasks(X, letters, pairs, sizes, repetitions, names_of(methods(steps), wanted), grid, steps)
     found = Comparison.run(work, tasks, args, journal)
     record = found.record("letter_pairs", rows(found), RANKS)
+    about = (
+        THESIS,
+        "Fig. 6.10",
+        "Median rank (thesis) and mean error in % over the pairs",
+    )
+    record["tables"] = [found.rank_table(about, RANKS)]
     title = f"Letter pairs, {sizes[0]} training rows"
     figures = {
         "": lambda plt: found.strips(plt, title, "test error, %"),

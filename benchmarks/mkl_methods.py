@@ -39,6 +39,7 @@ from manykernels.solvers import (
     Greedy,
     GreedyAlignment,
     LpNorm,
+    MirrorDescent,
     Obscure,
     SimpleMKL,
     Single,
@@ -147,9 +148,9 @@ def finite(sigmas, label: str = "", single: bool = False, kernel=RBF) -> list[Me
 GRID = "SVC, grid"
 
 
-def names_of(methods) -> list[str]:
-    """Return the names of methods, and of a user's grid search."""
-    return [*(m.name for m in methods), GRID]
+def names_of(methods, wanted=None) -> list[str]:
+    """Return the names of methods, those wanted or all, and of a user's grid search."""
+    return [*(m.name for m in methods if wanted is None or m.name in wanted), GRID]
 
 
 def svm_record(about: dict, methods, name: str, s: Split, grid, aligned: bool = False) -> list[dict]:
@@ -174,8 +175,9 @@ def evaluate(method: Method, s: Split, grid, aligned: bool = False) -> dict:
 
 
 def settled(method: Method) -> Settled | None:
-    """Return when to stop a search."""
-    return Settled() if isinstance(method.solver, Greedy) else None
+    """Return when to stop a search; stochastic steps over one bandwidth are cheap, and go on to the last."""
+    columnwise = isinstance(method.solver, MirrorDescent) and getattr(method.kernels, "ard", False)
+    return Settled() if columnwise or isinstance(method.solver, Greedy) else None
 
 
 def is_two_stage(method: Method) -> bool:

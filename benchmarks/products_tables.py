@@ -29,7 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from common import OPENML, Clock, Journal, finish, grade, parser
 from comparison import Comparison, options
-from manykernels import MKLRegressor
+from manykernels import MKLRegressor, solvers
 from manykernels.families import Products
 from manykernels.solvers import LpNorm, MirrorDescent, SimpleMKL, Uniform
 from mkl_methods import Split
@@ -42,6 +42,19 @@ GRID = tuple(10.0 ** np.arange(-3, 5))
 #: For kernels as large as r^D.
 WIDE = tuple(10.0 ** np.arange(-8, -3)) + GRID
 PRIOR = (1.0, 1.0, 2.0)
+#: Table 6.1; GCD-1s is CKL.
+TABLE_1 = {
+    "SGD-1s": "MirrorDescent",
+    "GCD-1s": "Greedy",
+    "GCD-2s": "GreedyAlignment",
+    "LPMKL": "LpNorm",
+    "HMKL": "Hierarchical",
+    "NLMKL": "PolynomialMKL",
+    "CKL": "Greedy",
+    "IKL": "Greedy",
+    "AMKL": "Alignment",
+    "UNIFORM": "Uniform",
+}
 
 
 def methods(steps) -> dict:
@@ -56,6 +69,9 @@ def methods(steps) -> dict:
 
     found = {f"SGD-1s ({D})": (Products(D), sampled(), GRID) for D in (2, 3)}
     found["SGD-1s (3, prior)"] = (Products(3, degree_prior=PRIOR), sampled(), GRID)
+    if hasattr(solvers, "Hierarchical"):
+        found |= {f"HMKL ({D})": (Products(D), solvers.Hierarchical(), GRID) for D in (2, 3)}
+        found |= {f"NLMKL ({D})": (Products(D), solvers.PolynomialMKL(random_state=0), WIDE) for D in (2, 3)}
     found["LPMKL (p = 1)"] = (Products(1), SimpleMKL(), GRID)
     found["LPMKL (p = 2)"] = (Products(1), LpNorm(p=4 / 3), GRID)
     return found | {f"UNIFORM ({D})": (power(D), Uniform(), WIDE) for D in (1, 2, 3)}
@@ -94,9 +110,47 @@ def pairs(compared: Comparison, a: str, b: str) -> str:
     return f"{a} is lower than {b} on {lower} of {len(compared.tasks)} sets ({figures})"
 
 
+def nonlinear_rows(compared: Comparison, about) -> list[dict]:
+    """Return the rows about HMKL and NLMKL."""
+    n = len(compared.tasks)
+    behind = [
+        min(compared.better(f"{m} ({D})", f"NLMKL ({D})")[0] for m in ("SGD-1s", "HMKL")) for D in (2, 3)
+    ]
+    apart = {D: compared.better(f"SGD-1s ({D})", f"HMKL ({D})") for D in (2, 3)}
+    ranks = compared.ranks()
+    close = [abs(ranks[f"SGD-1s ({D})"] - ranks[f"HMKL ({D})"]) <= 1.5 for D in (2, 3)]
+    return [
+        row(
+            THESIS,
+            "Fig. 6.4",
+            "Of the methods with products NLMKL is the worst",
+            verdict=grade(min(behind) > n / 2, partly=max(behind) > n / 2),
+            paper="worse than SGD-1s and HMKL (a plot)",
+            ours="; ".join(
+                pairs(compared, f"{m} ({D})", f"NLMKL ({D})") for D in (2, 3) for m in ("SGD-1s", "HMKL")
+            ),
+            **about,
+        ),
+        row(
+            THESIS,
+            "Fig. 6.4",
+            "SGD-1s and HMKL are alike overall",
+            verdict=grade(all(close), partly=any(close)),
+            paper="similar (a plot)",
+            ours="; ".join(
+                f"degree {D}: SGD-1s lower on {a} sets, HMKL on {c}; median ranks {ranks[f'SGD-1s ({D})']:g} and "
+                f"{ranks[f'HMKL ({D})']:g}"
+                for D, (a, _, c) in apart.items()
+            ),
+            **about,
+        ),
+    ]
+
+
 def rows(compared: Comparison) -> list[dict]:
     """Compare with the text around Fig. 6.4."""
     n = len(compared.tasks)
+    there = {name: solver for name, solver in TABLE_1.items() if hasattr(solvers, solver)}
     settings = f"SGD-1s: {STEPS} steps of {DRAWS} draws (thesis: not said)"
     about = {"repetitions": compared.counts, "settings": settings}
 
@@ -108,6 +162,16 @@ def rows(compared: Comparison) -> list[dict]:
     beat = lower("SGD-1s (2)", linear)
     ranks = ", ".join(f"{m} {v:g}" for m, v in sorted(compared.ranks().items(), key=lambda x: x[1]))
     return [
+        *nonlinear_rows(compared, about),
+        row(
+            THESIS,
+            "Table 6.1",
+            "Ten methods are compared",
+            verdict=grade(len(there) == len(TABLE_1), partly=there),
+            paper="10",
+            ours=f"{len(there)} of them are here: " + ", ".join(f"{name} is {there[name]}" for name in there),
+            repetitions="–",
+        ),
         row(
             THESIS,
             "Fig. 6.4",

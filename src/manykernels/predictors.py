@@ -86,12 +86,9 @@ class Dual:
 
     def contributions(self, X):
         """Return f_i(x) for every kernel."""
-        c = self.combination
-        used = np.flatnonzero(c.weights)
-        out = np.zeros((len(c), X.shape[0], self.A.shape[1]))
-        if len(self.A) and len(used):
-            out[used] = c.family.apply(X, self.rows, self.A, [c.members[i] for i in used.tolist()])
-        return out * c.weights[:, None, None]
+        if not len(self.A):
+            return np.zeros((len(self.combination), X.shape[0], self.A.shape[1]))
+        return self.combination.apply(X, self.rows, self.A)
 
     def shifted(self, offset) -> Dual:
         """Return the predictor with `offset` added to its intercept."""

@@ -22,6 +22,7 @@ from manykernels.solvers import (
     LpNorm,
     MirrorDescent,
     Obscure,
+    PolynomialMKL,
     SimpleMKL,
     Single,
     Ufo,
@@ -179,6 +180,7 @@ FOR_ESTIMATORS: dict[str, Callable[[], Any]] = {
     "greedy-alignment": GreedyAlignment,
     "leave-one-out": lambda: LeaveOneOut(random_state=0),
     "mirror-descent": lambda: MirrorDescent(max_iter=20, random_state=0),
+    "polynomial-mkl": lambda: PolynomialMKL(starts=2, random_state=0),
     "obscure": lambda: Obscure(1.2, epochs=30, random_state=0),
     "ufo": lambda: Ufo(1e-3, epochs=30, random_state=0),
 }

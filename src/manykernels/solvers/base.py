@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +17,9 @@ from .._util.text import brief, warn
 from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
+from ..families.finite import Precomputed
 from ..losses import Loss, get_loss
-from ..predictors import Predictor
+from ..predictors import Dual, Predictor
 from ..problem import Problem, Result, Trace
 from ..streaming.stream import MemoryStream, Stream
 from .log import Log, OnIteration, Progress
@@ -54,6 +56,8 @@ class Solver(BaseEstimator):
         Whether ``C="auto"`` means something.
     prefers_base_scale : bool
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
+    needs_grams : bool
+        Whether it needs matrices of all pairs of rows even where kernels have explicit features.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -64,6 +68,7 @@ class Solver(BaseEstimator):
     accepts_init: ClassVar[bool] = False
     learns_bandwidths: ClassVar[bool] = False
     chooses_C: ClassVar[bool] = False
+    needs_grams: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 
@@ -161,6 +166,8 @@ def machine_on(
     problem: Problem, combination: Combination, log: Log, start: np.ndarray | None = None
 ) -> Result:
     """Return the machine on a fixed kernel, with the gap of that problem; `start` has dual coefficients near by."""
+    if combination.degree > 1:
+        return _machine_on_power(problem, combination, log, start)
     theta = combination.weights * combination.rho**2
     work = Workspace(problem, combination.family, combination.members, combination.rho**2, None)
     work._last = start
@@ -177,6 +184,17 @@ def machine_on(
             ConvergenceWarning,
         )
     return result_of(work.predictor(iterate), iterate, log.trace(), n_iter=1, converged=converged)
+
+
+def _machine_on_power(problem: Problem, combination: Combination, log: Log, start) -> Result:
+    """Return the machine on a power of kernels, as on one kernel matrix."""
+    family = Precomputed().resolve(1)
+    one = Combination(family, [0], np.ones(1), np.ones(1))
+    K = combination.gram(problem.X)[:, :, None]
+    found = machine_on(replace(problem, X=K, family=family), one, log, start)
+    assert found.dual_coef is not None
+    predictor = Dual.from_training(combination, problem.X, found.dual_coef, found.intercept)
+    return replace(found, predictor=predictor, combination=combination)
 
 
 def any_kernel(problem: Problem) -> Combination:

@@ -1,8 +1,8 @@
-"""Centred kernel matrices and their inner products, weighted so that a weight equals a repetition.
+"""Centred kernel matrices (or plain ones) and their inner products, weighted so that a weight equals a repetition.
 
 With weights s, N = Σs and w = s/N, a kernel matrix is centred to C K Cᵀ, C = I - 1wᵀ, and the inner product of two
 is Σ_st s_s s_t K_st K'_st. Everything here works on K̃ = D C K Cᵀ D, D = diag(√s), whose plain inner products
-these are. The target kernel is K̃* = Ỹ Ỹᵀ, Ỹ = D C Y, never formed here.
+these are. The target kernel is K̃* = Ỹ Ỹᵀ, Ỹ = D C Y, never formed here. Without centring C = I.
 """
 
 from __future__ import annotations
@@ -29,17 +29,28 @@ class Centring:
     Parameters
     ----------
     sample_weight : (n,) array
+    centred : bool
+        Whether C takes means off; if not, it is the identity.
+
+    Attributes
+    ----------
+    shift : (n,) array
+        Weights of the means that are taken off, C = I - 1 shiftᵀ: w, or zeros.
+    identity : float
+        Squared norm of the identity over repetitions, centred.
     """
 
-    def __init__(self, sample_weight: np.ndarray):
+    def __init__(self, sample_weight: np.ndarray, centred: bool = True):
         self.s = np.asarray(sample_weight, dtype=float)
         self.root = np.sqrt(self.s)
         self.total = float(self.s.sum())
         self.w = self.s / self.total
+        self.shift = self.w if centred else np.zeros_like(self.w)
+        self.identity = self.total - 1 if centred else self.total
 
     def targets(self, Y: np.ndarray) -> np.ndarray:
         """Return Ỹ; zero where Y is constant to rounding."""
-        centred = Y - self.w @ Y
+        centred = Y - self.shift @ Y
         level = np.abs(Y).max(axis=0, initial=0.0)
         centred[:, np.sqrt(self.w @ np.square(centred)) <= VANISHING * level] = 0.0
         return self.root[:, None] * centred
@@ -47,14 +58,22 @@ class Centring:
     def matrix(self, K: np.ndarray) -> np.ndarray:
         """Return K̃, in the memory of K; zero where only rounding is left."""
         size = self.total * float(np.abs(np.diagonal(K)).max(initial=0.0))
-        means = K @ self.w
-        K -= means[:, None] - 0.5 * float(self.w @ means)
-        K -= means - 0.5 * float(self.w @ means)
+        means = K @ self.shift
+        K -= means[:, None] - 0.5 * float(self.shift @ means)
+        K -= means - 0.5 * float(self.shift @ means)
         K *= self.root[:, None]
         K *= self.root
         if np.linalg.norm(K) <= VANISHING * size:
             K[:] = 0.0
         return K
+
+    def pulled(self, M: np.ndarray) -> np.ndarray:
+        """Return N with <K, N> = <K̃, M> for every K: Cᵀ D M D C, for a symmetric M."""
+        N = self.root[:, None] * M * self.root
+        means = N.sum(axis=1)
+        N -= np.multiply.outer(self.shift, means - 0.5 * means.sum() * self.shift)
+        N -= np.multiply.outer(means - 0.5 * means.sum() * self.shift, self.shift)
+        return N
 
 
 def centred_products(
@@ -89,7 +108,7 @@ def centred_products(
 def _from_features(bank: FeatureBank, centring, Y):
     phi, _ = bank.features(np.ones(bank.n_members))
     size = np.sqrt(centring.w @ np.square(phi))
-    phi = phi - centring.w @ phi
+    phi = phi - centring.shift @ phi
     phi[:, np.sqrt(centring.w @ np.square(phi)) <= VANISHING * size] = 0.0
     phi *= centring.root[:, None]
     starts = np.concatenate([[0], np.cumsum(bank.widths)[:-1]])
@@ -100,8 +119,8 @@ def _from_features(bank: FeatureBank, centring, Y):
 
 def _from_tiles(bank: Any, centring, Y, diagonal_only, stack_bytes):
     n, m = bank.n_rows, bank.n_members
-    means, tops = _row_means(bank, centring.w)
-    grand = means @ centring.w
+    means, tops = _row_means(bank, centring.shift)
+    grand = means @ centring.shift
     rows = max(1, stack_bytes // (8 * m * n))
     tiles = [(t, c, min(c + rows, b)) for t, (a, b) in enumerate(bank.tiles) for c in range(a, b, rows)]
 

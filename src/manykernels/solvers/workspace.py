@@ -53,6 +53,15 @@ class Iterate:
         return self.objective - self.dual
 
 
+def refuse_infinite(K: np.ndarray) -> None:
+    """Raise ValueError for a kernel matrix with values beyond the range of floats."""
+    if not np.isfinite(K.sum()):
+        raise ValueError(
+            "kernels: their values on these rows are too large to add up; standardise the columns of X, or lower "
+            "the degree."
+        )
+
+
 class Workspace:
     """Members bound to the rows of a problem; evaluates J and its gradient, warm-started.
 
@@ -137,11 +146,7 @@ class Workspace:
     def _dual(self, weights):
         pb = self.problem
         K = self.bank.gram(weights)
-        if not np.isfinite(K.sum()):
-            raise ValueError(
-                "kernels: their values on these rows are too large to add up; standardise the columns of X, or lower "
-                "the degree."
-            )
+        refuse_infinite(K)
         K += 1.0  # the intercept: a constant kernel of weight 1
         fit = solve_dual(K, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
         self._last = fit

@@ -7,6 +7,7 @@ The class is :class:`Products`; the other files are what it does with members th
 ``product_sum.py``       the sum of all members as one kernel, in closed form (p = 2)
 ``sampling.py``          drawing members near proportionally to g, from Gram matrices: Algorithm 3
 ``monomial_sampler.py``  the same for products of columns, which need no Gram matrices
+``signed.py``            the same along a direction with both signs, by a bound: for two stages
 ``search.py``            the best member along a direction: grown, drawn, improved factor by factor
 ``monomial_search.py``   the same for products of columns, all of them compared as long as that is affordable
 ``monomial_table.py``    all products of columns as a few matrix products; its compiled loops are ``_products.py``
@@ -35,11 +36,12 @@ from sklearn.utils.metaestimators import available_if
 from ..._util.arrays import row_blocks
 from ..._util.checks import check_parameters, choice, whole
 from ..._util.text import brief
-from ...kernels import Kernel, as_kernel
+from ...kernels import Kernel, Linear, as_kernel
 from ...kernels.statistics import Rows
 from ..bank import BANK_SIZES, Bank, BankSizes, FeatureBank, MemberValues, Sharing, TileBank
 from ..base import Drawer, Members, Scaling, Searchable
 from ..draws import checked
+from ..finite import Finite
 from ..search import CostedSearcher, ListSearcher
 from .monomial_sampler import MonomialSampler
 from .monomial_search import MonomialSearcher
@@ -192,6 +194,11 @@ class Products(Searchable):
             exponent = (0.0 if np.isinf(nu) else 1.0 / nu) - 1.0
             factor = factor * np.array([float(orderings(z)) for z in members]) ** exponent
         return factor
+
+    def base_kernels(self, n_features: int) -> Finite:
+        """Return the base kernels as a list, under the names that products call them by."""
+        base = [Linear(columns=[j]) for j in range(self._r)] if self.base is None else self._base()
+        return Finite(base, names=self._names).resolve(n_features)
 
     def total(self, base: np.ndarray) -> ProductSum:
         """Return Σ_z κ_z / ρ_z² over all members as one kernel (the case p = 2)."""
