@@ -100,10 +100,20 @@ def averaged(name, run, problem, fresh, seeds, journal) -> dict:
         return journal.of(what, lambda: curve(problem, fresh, solver, at, seed, goals))
 
     found, middle = [once(seed) for seed in seeds], min(EARLY, t // 2)
+    all_errors = np.array([f["errors"] for f in found])
     weights = np.mean([f["weights"] for f in found], axis=0).tolist()
     out = {}
-    for goal, error in zip(targets, np.mean([f["errors"] for f in found], axis=0), strict=True):
-        slopes = {"slope": slope(at, error, middle, t), "early": slope(at, error, at[0], middle)}
+    for k, goal in enumerate(targets):
+        error = all_errors[:, k].mean(axis=0)
+        left_out = [
+            slope(at, np.delete(all_errors[:, k], i, axis=0).mean(axis=0), middle, t)
+            for i in range(len(found))
+        ]
+        slopes = {
+            "slope": slope(at, error, middle, t),
+            "slope_se": float(np.std(left_out) * np.sqrt(len(found) - 1)),  # jackknife over the seeds
+            "early": slope(at, error, at[0], middle),
+        }
         out[goal] = {"steps": at, "error": error.tolist(), "weights": weights, **slopes}
     return out
 
@@ -148,7 +158,8 @@ def verdicts(curves, best, seeds) -> list[dict]:
     out = []
     for name in ("Alg. 3, θν = 1", "Alg. 3, θν = 2", "Alg. 3, θν = 3", "Alg. 1–2"):
         c = curves[name]
-        figures = f"{c['slope']:.2f} from {EARLY} to {c['steps'][-1]:,} steps ({c['early']:.2f} before)"
+        late = f"{c['slope']:.2f} ± {c['slope_se']:.2f} from {EARLY} to {c['steps'][-1]:,} steps"
+        figures = f"{late} ({c['early']:.2f} before)"
         claim = f"{name}: the squared error falls like 1/t" + (
             ", towards the optimum at C/m" if "3" in name[:6] else ""
         )
