@@ -219,7 +219,7 @@ def test_the_error_of_algorithm_3_falls_like_one_over_the_steps():
 
 @pytest.mark.slow
 def test_the_bound_of_theorem_5_1_bites():
-    """Two clusters, strong regularisation: the bound is less than half the squared distance from the start to the optimum.
+    """Two clusters, strong regularisation: the bound is below half the squared distance from start to optimum.
 
     F* is the optimum at C/m, to which Alg. 3 goes; against that at C, which the theorem names, the bound fails.
     """
