@@ -18,21 +18,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import train_test_split
 
-from common import (
-    VIEWS,
-    error_of,
-    finish,
-    grade,
-    judged,
-    load_views,
-    parser,
-    plain_log,
-    say,
-    tidy,
-    where,
-)
+from common import VIEWS, Journal, error_of, finish, load_views, parser, plain_log, say, tidy, where
 from manykernels import MKLClassifier
 from manykernels.solvers import Obscure
+from papers import ORABONA, row
 
 NAMES = VIEWS["mfeat"]
 #: Bandwidths squared, over the mean squared distance.
@@ -40,8 +29,8 @@ WIDTHS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 COUNTS = (1, 2, 4, 8, 16, 36)
 #: The view to which noise is added.
 ALONE = "fou"
-#: A mistake-free pass ends the online stage; this many passes are enough for it.
-MOST = 400
+#: C at which R is the losses alone, so that nothing but a pass without mistakes ends the online stage.
+LARGE_C = 1e6
 
 
 def squares(folder, rng):
@@ -72,18 +61,19 @@ def run(D, y, chosen, p, C, seed, rows):
     def look(step):
         errors.append(error_of(step.predictor(), classes, Kt, y[test]))
 
-    def fit(on_iteration=None, **options):
+    def fit(C, on_iteration=None, **options):
         solver = Obscure(p, random_state=seed, **options)
         model = MKLClassifier("precomputed", solver=solver, C=C)
         return model.fit(K, y[train], on_iteration=on_iteration)
 
-    alone = fit(stage="online", online_epochs=MOST, tol=0)
-    fit(look, online_epochs=3, epochs=27)
+    alone = fit(LARGE_C, stage="online", tol=0)
+    fit(C, look, online_epochs=3, epochs=27)
     updates = alone.trace_.extra["updates"]
     return {
         "updates": int(np.sum(updates)),
         "online_epochs": len(updates),
-        "finished": updates[-1] == 0,
+        "finished": bool(updates[-1] == 0),
+        "online_error": error_of(alone.result_.predictor, classes, Kt, y[test]),
         "errors": errors,
     }
 
@@ -102,6 +92,7 @@ def summary(runs, level):
         "updates_std": np.std([r["updates"] for r in runs]),
         "online_epochs": np.mean([r["online_epochs"] for r in runs]),
         "finished": np.mean([r["finished"] for r in runs]),
+        "online_error": np.mean([r["online_error"] for r in runs]),
         "epochs_to_level": float(np.median(epochs)),
         "error": np.mean([r["errors"][-1] for r in runs]),
         "errors": np.mean([r["errors"] for r in runs], axis=0).tolist(),
@@ -191,14 +182,15 @@ def main():
     counts = (1, 4, 16) if args.quick else COUNTS
     draws, rows = (1, 400) if args.quick else (args.draws, args.rows)
     D, y = squares(args.data, np.random.default_rng(0))
+    journal = Journal(args.out, args.fresh)
     results = []
     for norm in args.p:
         for kind in ("informative", "noise"):
             for m in counts:
-                runs = [
-                    run(D, y, subset(kind, m, np.random.default_rng(seed)), norm, args.C, seed, rows)
-                    for seed in range(draws)
-                ]
+                runs = []
+                for seed in range(draws):
+                    task = (D, y, subset(kind, m, np.random.default_rng(seed)), norm, args.C, seed, rows)
+                    runs.append(journal.of((kind, *task[2:]), lambda t=task: run(*t)))
                 results.append({"kind": kind, "p": norm, "kernels": m, **summary(runs, args.level)})
                 r = results[-1]
                 say(
@@ -209,11 +201,12 @@ def main():
     record = {
         "benchmark": "obscure_kernels",
         "reproduces": "Orabona et al. 2012, Fig. 5",
-        "rows": rows,
-        "verdict": judged(verdicts(results, counts, args.level), args.quick),
+        "training_rows": rows,
+        "rows": [],
         "results": results,
     }
-    finish(record, args.out, figures={"": lambda plt: draw(plt, results, counts, args.level)})
+    figures = {"": lambda plt: draw(plt, results, counts, args.level)}
+    finish(record, args.out, figures=figures, journal=journal)
 
 
 if __name__ == "__main__":

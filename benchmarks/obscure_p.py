@@ -18,9 +18,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
 
-from common import VIEWS, Clock, finish, grade, judged, load_views, parser, say, tidy, where
+from common import VIEWS, Clock, Journal, finish, load_views, parser, say, tidy, where
 from manykernels import MKLClassifier
 from manykernels.solvers import LpNorm, Obscure
+from papers import ORABONA, row
 
 GRID = (1.01, 1.05, 1.1, 1.25, 1.5, 1.75, 2.0)
 REAL, NOISE = len(VIEWS["mfeat"]), 18
@@ -52,15 +53,18 @@ def fit(solver, K, y, Kt, yt, C):
         "real": weights[:REAL].sum(),
         "kernels": int(np.sum(weights >= COUNTED)),
         "updates": int(np.sum(model.trace_.extra.get("updates", 0))),
+        "epochs": len(model.trace_),
         "objective": model.objective_,
     }
 
 
 def means(records):
-    return {key: float(np.mean([r[key] for r in records])) for key in records[0]}
+    """Return the means, and the standard error of the mean error."""
+    error = np.std([r["error"] for r in records], ddof=1) / np.sqrt(len(records)) if len(records) > 1 else 0.0
+    return {key: float(np.mean([r[key] for r in records])) for key in records[0]} | {"se": float(error)}
 
 
-def run(K, y, kind, grid, splits, C):
+def run(K, y, kind, grid, splits, C, journal):
     """Return the means over splits: for every p and method, and of the SVC."""
     parts = [
         train_test_split(np.arange(len(y)), train_size=500, random_state=seed, stratify=y)
@@ -80,7 +84,8 @@ def run(K, y, kind, grid, splits, C):
             for seed, stack in enumerate(stacks):
                 stage = "online" if method == "online stage" else "both"
                 solver = LpNorm(p) if method == "LpNorm" else Obscure(p, stage=stage, random_state=seed)
-                found.append(fit(solver, *stack, C))
+                key = (kind, p, method, seed, C)
+                found.append(journal.of(key, lambda s=solver, k=stack: fit(s, *k, C)))
             results.append({"kind": kind, "p": p, "method": method, **means(found)})
             r = results[-1]
             say(
@@ -145,7 +150,7 @@ def draw(plt, results, grid):
 
 def main():
     p = parser(__doc__)
-    p.add_argument("--splits", type=int, default=4)
+    p.add_argument("--splits", type=int, default=10)
     p.add_argument("--C", type=float, default=1.0)
     args = p.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -154,16 +159,17 @@ def main():
     warm = np.random.default_rng(0).permutation(len(y))[:200]
     for solver in (Obscure(1.5, epochs=2), LpNorm(1.5, max_iter=2)):  # compiles
         fit(solver, *(K[np.ix_(warm, warm)], y[warm]) * 2, args.C)
-    results = [r for kind in KINDS for r in run(K, y, kind, grid, splits, args.C)]
+    journal = Journal(args.out, args.fresh)
+    results = [r for kind in KINDS for r in run(K, y, kind, grid, splits, args.C, journal)]
     record = {
         "benchmark": "obscure_p",
         "reproduces": "Orabona et al. 2012, Fig. 4",
         "splits": splits,
         "C": args.C,
-        "verdict": judged(verdicts(results, grid), args.quick),
+        "rows": [],
         "results": results,
     }
-    finish(record, args.out, figures={"": lambda plt: draw(plt, results, grid)})
+    finish(record, args.out, figures={"": lambda plt: draw(plt, results, grid)}, journal=journal)
 
 
 if __name__ == "__main__":
