@@ -2,6 +2,7 @@
 
 import tracemalloc
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -205,6 +206,43 @@ def test_theorem_4_bounds_the_updates_on_separable_rows(p, eta):
     iterate = run.evaluate(StepRule(batch=False))
     size = np.sqrt(np.linalg.norm(iterate.u, p) ** 2 + iterate.intercept @ iterate.intercept)
     assert size <= (2 + eta * run.push_sq().max()) * np.sqrt(norm_sq)
+
+
+@pytest.mark.parametrize("p", [1.1, 1.5, 2.0])
+@pytest.mark.parametrize("loss, c", [("hinge", 1), ("max_hinge", 3)])
+def test_theorem_4_bounds_the_updates_where_nothing_separates_the_rows(loss, c, p):
+    pb = replace(contradicting(loss, c), C=0.01)
+    q, n, epochs = p / (p - 1), pb.n_rows, 60
+    # Any predictor bounds them; this one has a small norm, and few losses all the same.
+    best = LpNorm(p, tol=1e-3).solve(pb)
+    losses = pb.loss.value(pb.Y, best.predictor.scores(pb.X))
+    norm_sq = 2 * pb.C * n * (best.objective - losses.mean())
+    for eta in (0.5, 2.0):
+        run, rng = sweeps(pb, p), np.random.default_rng(0)
+        total = sum(run.run(rng.permutation(n), StepRule(batch=False, eta=eta)) for _ in range(epochs))
+        # Every update adds η/q to the coefficient of the right output: so often each row was updated.
+        often = np.abs(np.sum(run.coef, axis=1, where=(pb.Y > 0) | (c == 1))) * q / eta
+        assert often.sum() == pytest.approx(total)
+        slope_sq = (2 if c > 1 else 1) * run.push_sq().max()
+        size, lost = q * (2 / eta + slope_sq) * norm_sq, often @ losses
+        bound = size + lost + np.sqrt(size * lost)
+        assert total <= bound
+        assert bound < 1.25 * total  # a quarter more updates would break it
+        assert size < 0.05 * total and total > 0.19 * epochs * n  # there is no end to them, as rows contradict
+
+
+def contradicting(loss, c, n=200):
+    """Return a problem with rows in two copies, one in ten of them with another class: no predictor is right on all."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n // 2, 2)) * 0.5
+    y = rng.integers(max(c, 2), size=n // 2)
+    angle = 2 * np.pi * y / max(c, 2)
+    X += 1.5 * np.column_stack([np.cos(angle), np.sin(angle)])
+    other = np.where(rng.random(n // 2) < 0.2, (y + 1) % max(c, 2), y)
+    X, y = np.vstack([X, X]), np.concatenate([y, other])
+    Y = np.where(y == 0, 1.0, -1.0)[:, None] if c == 1 else np.eye(c)[y]
+    K, family = gaussians(X, [1.0, 2.0, 4.0]), Precomputed().resolve(3)
+    return Problem(K, Y, family, Scale.fit(family, K, "trace"), get_loss(loss), 1.0)
 
 
 def test_more_informative_kernels_mean_fewer_updates():

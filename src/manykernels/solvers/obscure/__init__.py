@@ -7,6 +7,7 @@ order. The room:
 
 - ``sequential``: the state, which is one set of coefficients shared by all kernels, and its passes, in memory or in
   blocks of rows;
+- ``examples``: the same for losses that are known by their most violating output, over examples of several rows;
 - ``_steps``: the compiled loop over the rows, with the line numbers of the algorithms.
 """
 
@@ -29,6 +30,7 @@ from ..base import Solver, generator, result_of
 from ..log import Log
 from ..loop import ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
 from ..workspace import Iterate
+from .examples import ExamplePasses
 from .sequential import Passes, StepRule
 
 #: The decrease of the objective is judged over this many epochs: exactly in the online stage; in the second at least,
@@ -85,7 +87,8 @@ class _Stochastic(Solver):
         self.check_params()
         log = Log(on_iteration, time.perf_counter())
         p = self.norm(problem.family.size())
-        passes = Passes(problem, p, self._bytes(), bool(self.average), self.penalties)
+        kind = ExamplePasses if problem.loss.structured else Passes
+        passes = kind(problem, p, self._bytes(), bool(self.average), self.penalties)
         run = _Epochs(self, passes, log)
         descent = run.descent
         descent.run(self._stages(run))
@@ -148,7 +151,7 @@ class _Epochs:
 
     def __call__(self, stage: str, rule: StepRule, most: int) -> Iterator[Iterate]:
         """Yield the iterates of up to `most` epochs, fewer when the objective settles."""
-        n = self.passes.problem.n_rows
+        n = self.passes.n_visits
         values: list[float] = []
         self.settled = False
         for _ in range(most):
