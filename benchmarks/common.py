@@ -15,8 +15,6 @@ import numpy as np
 
 from papers import said
 
-BEGUN = time.monotonic()
-
 #: Names under which OpenML knows the data sets of ``--data DIR``.
 OPENML = {
     "ionosphere": "ionosphere",
@@ -126,6 +124,12 @@ class Clock:
         self.cpu = time.process_time() - self._cpu
 
 
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of those that it started and that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
 def peak_mib() -> float:
     """Return the process's peak memory in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -164,9 +168,9 @@ def say(*lines) -> None:
     print(*lines, sep="\n", file=sys.stderr, flush=True)
 
 
-def grade(holds) -> str:
-    """Return what became of a claim of a paper."""
-    return "reproduced" if holds else "differs"
+def grade(holds, partly=False) -> str:
+    """Return what became of a claim of a paper, or of a part of it."""
+    return "reproduced" if holds else "partly" if partly else "differs"
 
 
 def verdict(claim: str, holds, measured: str, why: str = "") -> str:
@@ -212,6 +216,11 @@ class Journal:
         The record's; without one nothing is kept.
     fresh : bool
         Whether to forget what is there.
+
+    Attributes
+    ----------
+    kept_seconds : float
+        CPU seconds of the parts that were used, and that this process did not spend itself.
     """
 
     def __init__(self, out: pathlib.Path | None, fresh: bool = False):
@@ -267,9 +276,9 @@ class Journal:
         found = self.get(key)
         if found is not None:
             return found
-        started = time.monotonic()
+        started = cpu_seconds()
         made = make()
-        return self.put(key, made, time.monotonic() - started)
+        return self.put(key, made, cpu_seconds() - started)
 
 
 # -- figures -------------------------------------------------------------------------------------------------
@@ -366,12 +375,14 @@ def finish(
 
     `figure` is a function that draws, given pyplot; `figures` are several by what is added to the file's name. The
     record names the files, under the same word. Its "rows" are those of ``papers.py``. With the `journal` its
-    seconds count the parts that an earlier run had finished.
+    CPU seconds count the parts that an earlier run had finished.
     """
-    seconds = time.monotonic() - BEGUN + (journal.kept_seconds if journal else 0.0)
+    seconds = cpu_seconds() + (journal.kept_seconds if journal else 0.0)
     record |= {"command": command(), "quick": "--quick" in sys.argv, "seconds": round(seconds, 1)}
     for line in lines_of(record.get("verdict", record.get("verdicts", []))):
         say(line)
+    if record.get("rows") and record["quick"]:
+        say("A quick run, smaller than the papers'; what follows is no verdict.")
     for row in record.get("rows", []):
         say(said(row))
     plt = pyplot() if out is not None and (figure or figures) else None

@@ -35,6 +35,16 @@ COLORS = {
     "OBSCURE": "#2f9e8f",
     "Single": "#888888",
     "UNIFORM": "#444444",
+    "SGD-1s (2)": "#b08900",
+    "SGD-1s (3)": "#e3c565",
+    "SGD-1s (3, prior)": "#7a5c00",
+    "HMKL (2)": BLUES[0],
+    "HMKL (3)": BLUES[2],
+    "NLMKL (2)": REDS[0],
+    "NLMKL (3)": REDS[1],
+    "UNIFORM (1)": "#222222",
+    "UNIFORM (2)": "#666666",
+    "UNIFORM (3)": "#aaaaaa",
     "SVC, grid": "#000000",
     "ridge, grid": "#000000",
 }
@@ -46,7 +56,7 @@ def color_of(method: str) -> str:
 
 
 def options(p, repetitions: int, decades=(-1, 4)) -> None:
-    """Add the options of a comparison with repetitions."""
+    """Add the options of a comparison with repetitions, C being chosen."""
     p.add_argument(
         "--decades",
         type=int,
@@ -54,6 +64,11 @@ def options(p, repetitions: int, decades=(-1, 4)) -> None:
         default=decades,
         help="C is 10 to the powers from the one to the other",
     )
+    repeated(p, repetitions)
+
+
+def repeated(p, repetitions: int) -> None:
+    """Add the options of what is repeated."""
     p.add_argument(
         "--repetitions", type=int, default=repetitions, help="random splits, or data sets, per task"
     )
@@ -85,7 +100,8 @@ def run_tasks(work, tasks, args, journal: Journal) -> list[dict]:
             delayed(_clocked)(work, key, t) for key, t in begun
         )
         for i, (key, part, seconds) in enumerate(parts):
-            found[key] = journal.put(key, part, seconds / args.jobs)
+            found[key] = journal.put(key, part, seconds)
+            journal.kept_seconds += seconds if args.jobs > 1 else 0.0  # spent by another process
             spent = time.monotonic() - started
             rest = spent / (i + 1) * (len(left) - i - 1)
             say(f"{len(found)} of {len(tasks)} done in {spent:.0f} s, about {rest / 60:.0f} min left")
@@ -93,10 +109,19 @@ def run_tasks(work, tasks, args, journal: Journal) -> list[dict]:
 
 
 def _clocked(work, key, task):
-    """Return the key, what a task gives, and how long it took."""
-    started = time.monotonic()
+    """Return the key, what a task gives, and the CPU seconds it took."""
+    started = time.process_time()
     part = work(*task)
-    return key, part, time.monotonic() - started
+    return key, part, time.process_time() - started
+
+
+def whole(records) -> list[dict]:
+    """Return the records of those repetitions of a task that all methods have ended."""
+    groups: dict[tuple, list[dict]] = {}
+    for r in records:
+        groups.setdefault((r["task"], r["seed"]), []).append(r)
+    most = max(map(len, groups.values()))
+    return [r for group in groups.values() if len(group) == most for r in group]
 
 
 class Comparison:
@@ -116,7 +141,7 @@ class Comparison:
     @classmethod
     def run(cls, work, tasks, args, journal: Journal, unit=100.0) -> Comparison:
         """Return the comparison of the records of ``work(*task)``, its tables printed; `args` are the options."""
-        found = cls(run_tasks(work, tasks, args, journal))
+        found = cls(whole(run_tasks(work, tasks, args, journal)))
         found.print(unit=unit)
         if found.table("alignment"):
             say("alignment on the test rows")
@@ -163,13 +188,28 @@ class Comparison:
         median = {m: float(np.median(np.concatenate(list(self.seconds[m].values())))) for m in names}
         return median, "median CPU seconds " + ", ".join(f"{m} {v:.2f}" for m, v in median.items())
 
+    @property
+    def counts(self) -> str:
+        """How many repetitions the tasks have: "3", or "3 to 5"."""
+        counts = sorted({len(v) for tasks in self.errors.values() for v in tasks.values()})
+        return " to ".join(str(c) for c in dict.fromkeys((counts[0], counts[-1])))
+
     def repetitions(self, noun="split") -> str:
         """Return what a figure shows: "one split", or "median and quartiles over 3 to 5 splits"."""
-        counts = sorted({len(v) for tasks in self.errors.values() for v in tasks.values()})
-        if counts[-1] == 1:
-            return f"one {noun}"
-        number = " to ".join(str(c) for c in dict.fromkeys((counts[0], counts[-1])))
-        return f"median and quartiles over {number} {noun}s"
+        return f"one {noun}" if self.counts == "1" else f"median and quartiles over {self.counts} {noun}s"
+
+    def error_table(self, about, names, unit=100.0, digits=1) -> dict:
+        """Return mean errors with their standard errors, tasks by methods; `about`: source, item, title."""
+        lines = [[t, *(self._cell(self.errors[m][t] * unit, digits) for m in names)] for t in self.tasks]
+        source, item, title = about
+        return {"source": source, "item": item, "title": title, "head": ["", *names], "lines": lines}
+
+    @staticmethod
+    def _cell(values, digits) -> str:
+        text = f"{values.mean():.{digits}f}"
+        if len(values) == 1:
+            return text
+        return f"{text} ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f}"
 
     def summary(self) -> list[dict]:
         """Return mean and quartiles of every field for every task and method, for the JSON."""
@@ -187,11 +227,15 @@ class Comparison:
             rows.append(row)
         return rows
 
-    def record(self, benchmark: str, reproduces: str, verdict, published=None) -> dict:
-        """Return what goes into the JSON; with the methods of a `published` table the ranks, too."""
+    def record(self, benchmark: str, rows, published=None) -> dict:
+        """Return what goes into the JSON, `rows` for the page; with a `published` table ranks, too."""
         ranks = {"median_ranks": self.ranks(), "median_ranks_thesis_methods": self.ranks(published)}
-        about = {"benchmark": benchmark, "reproduces": reproduces, "verdict": verdict}
-        return {**about, **(ranks if published else {}), "results": self.summary()}
+        return {
+            "benchmark": benchmark,
+            "rows": rows,
+            **(ranks if published else {}),
+            "results": self.summary(),
+        }
 
     def print(self, field="error", unit=100.0, digits=2) -> None:
         """Print means, one row per method, best rank first."""

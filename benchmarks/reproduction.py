@@ -27,7 +27,7 @@ from papers import ITEMS, VERDICTS
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "docs" / "results", ROOT / "docs" / "reproduction.md"
 BLOCK = re.compile(r"(<!-- verdicts: (?P<of>[^>]+?) -->\n).*?(<!-- end of verdicts -->)", re.DOTALL)
-KEPT = ("benchmark", "command", "seconds", "machine", "rows")
+KEPT = ("benchmark", "command", "seconds", "machine", "rows", "tables")
 
 
 def stored(folder: pathlib.Path = RESULTS) -> dict[str, dict]:
@@ -81,12 +81,17 @@ def table(head, lines) -> str:
 
 
 def verdict_table(rows) -> str:
-    """Return claim, paper's figure, ours and verdict, as pages have them that teach."""
+    """Return claims and verdicts, for pages that teach; the figures are behind the links."""
     lines = (
-        [f"{cell(r['claim'])} ({r['item']})", *(cell(r[k]) for k in ("paper", "ours")), cell(judgement(r))]
+        [
+            cell(r["claim"]),
+            r["item"],
+            f"[{r['verdict']}]({PAGE.name}#{anchor(r['source'], r['item'])})",
+            cell(r["repetitions"]),
+        ]
         for r in rows
     )
-    return table(("Claim", "Paper", "Here", "Verdict"), lines)
+    return table(("Claim", "Where", "Verdict", "Repetitions"), lines)
 
 
 def full_table(rows) -> str:
@@ -118,7 +123,12 @@ def section(source: str, item: str, rows, records) -> str:
     names = dict.fromkeys(r["record"] for r in rows)
     commands = [records[n]["command"] for n in names if records[n].get("command")]
     shown = "\n```sh\n" + "\n".join(commands) + "\n```\n" if commands else ""
-    return f"### {heading(source, item)}\n\n{ITEMS[source][item].capitalize()}.\n{shown}\n{full_table(rows)}"
+    tables = [
+        t for n in names for t in records[n].get("tables", []) if (t["source"], t["item"]) == (source, item)
+    ]
+    more = "".join(f"\n{t['title']}:\n\n{table(t['head'], t['lines'])}" for t in tables)
+    text = ITEMS[source][item]
+    return f"### {heading(source, item)}\n\n{text[0].upper()}{text[1:]}.\n{shown}\n{full_table(rows)}{more}"
 
 
 def overview(source: str, by_item: dict) -> str:
@@ -142,7 +152,7 @@ def page(records: dict[str, dict]) -> str:
         ]
         parts += [section(source, i, found, records) for i, found in by_item.items() if found]
     timed = [[f"`{name}`", spent(r["seconds"])] for name, r in records.items() if r.get("seconds")]
-    return "\n".join([*parts, TAIL, table(("Benchmark", "Time"), timed)])
+    return "\n".join([*parts, TAIL, table(("Benchmark", "CPU time"), timed)])
 
 
 TITLES = {
@@ -169,9 +179,9 @@ make reproduce BENCH_ARGS="--data DIR --quick"   # small problems in ten minutes
 `DIR` holds the data sets as `.npz` files; without `--data` those that OpenML has are fetched.
 """
 TAIL = """\
-## How long they took
+## What they cost
 
-One or two processes of one thread each, on a machine that had other work.
+CPU time, one thread; `make reproduce` runs two processes at a time where it can.
 """
 
 
@@ -193,7 +203,7 @@ def with_blocks(text: str, records: dict[str, dict]) -> str:
 def pages(records: dict[str, dict]) -> dict[pathlib.Path, str]:
     """Return every page that has verdicts, as it should be."""
     found = {PAGE: page(records)}
-    for path in [*sorted(PAGE.parent.glob("*.md")), ROOT / "README.md"]:
+    for path in sorted(PAGE.parent.glob("*.md")):
         text = path.read_text(encoding="utf-8")
         if path != PAGE and BLOCK.search(text):
             found[path] = with_blocks(text, records)

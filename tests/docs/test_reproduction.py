@@ -11,7 +11,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 #: Words of a verdict; "differs" alone is plain English, and counts where it stands for one.
 WORDS = re.compile(
-    r"\breproduce[ds]\b|\bas published\b|\*\*differs|\bdiffers:|\| *differs\b|\bnot run because\b",
+    r"\breproduce[ds]\b|\bas\s+published\b|\*\*differs|\bdiffers:|\|\s*differs\b|\bnot\s+run\s+because\b"
+    r"|\bfound\s+the\s+opposite\b|\bverdict\s+on\b",
     re.IGNORECASE,
 )
 LINK = re.compile(r"\[([^\]]+)\]\(reproduction\.md#([^)]+)\)")
@@ -64,7 +65,7 @@ def test_commands_are_of_scripts_that_are_there(records):
 def unlinked(text: str, block: re.Pattern) -> list[str]:
     """Return the verdicts of a page that are neither in a table of verdicts nor a link."""
     rest = LINK.sub("", block.sub("", text))
-    return [line for line in rest.splitlines() if WORDS.search(line)]
+    return [rest[max(found.start() - 40, 0) : found.end() + 40] for found in WORDS.finditer(rest)]
 
 
 def pages() -> list[pathlib.Path]:
