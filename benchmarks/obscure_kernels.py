@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import train_test_split
 
-from common import VIEWS, Journal, error_of, finish, load_views, parser, plain_log, say, tidy, where
+from common import VIEWS, Journal, error_of, finish, grade, load_views, parser, plain_log, say, tidy, where
 from manykernels import MKLClassifier
 from manykernels.solvers import Obscure
 from papers import ORABONA, row
@@ -99,31 +99,53 @@ def summary(runs, level):
     }
 
 
-def verdicts(results, counts, level):
-    good = {p: [of(results, "informative", p, m) for m in counts] for p in sorted({r["p"] for r in results})}
-    noise = {p: [of(results, "noise", p, m) for m in counts] for p in good}
-    fewer = {p: rs[0]["updates"] / rs[-1]["updates"] for p, rs in good.items()}
-    more = {p: rs[-1]["updates"] / rs[0]["updates"] for p, rs in noise.items()}
-    steps = [r["epochs_to_level"] for r in good[min(good)]]
-    falls = all(a >= b for a, b in pairwise(steps)) and steps[0] > steps[-1]
-    shown = ", ".join(
-        f"{m}: {'never' if np.isinf(e) else f'{e:g}'}" for m, e in zip(counts, steps, strict=True)
-    )
+def shown(counts, values, form):
+    text = ("never" if np.isinf(v) else f"{v:{form}}" for v in values)
+    return ", ".join(f"{m}: {v}" for m, v in zip(counts, text, strict=True))
+
+
+def verdicts(results, counts, level, draws, rows):
+    """Compare with section 5.6."""
+    norms = sorted({r["p"] for r in results})
+    good = {p: [of(results, "informative", p, m) for m in counts] for p in norms}
+    noise = {p: [of(results, "noise", p, m) for m in counts] for p in norms}
+    fewer = [[r["updates"] for r in rs] for rs in good.values()]
+    steps = [r["epochs_to_level"] for r in good[norms[0]]]
+    drop = [rs[-1]["updates"] / rs[0]["updates"] for rs in noise.values()]
+    errors = [f"{100 * rs[-1]['error']:.1f} instead of {100 * rs[0]['error']:.1f} %" for rs in noise.values()]
+    about = {
+        "repetitions": f"{draws} random subsets of kernels, each with a split of its own",
+        "settings": f"36 kernels on six views of numerals (mfeat), {rows} rows, in place of 39 on Caltech-101",
+    }
     return [
-        f"Fewer online updates with more kernels (Fig. 5, right; Theorem 4): "
-        f"{grade(min(fewer.values()) > 1)}, {counts[-1]} kernels need "
-        + ", ".join(f"1/{f:.1f} (p = {p:g})" for p, f in fewer.items())
-        + " of the updates of one.",
-        f"A given accuracy in fewer epochs with more kernels (Fig. 5, left): {grade(falls)}; "
-        f"median epochs to {100 * level:g} % error at p = {min(good):g}, by number of kernels: {shown}.",
-        "Not in the paper: fewer updates do not mean that the kernels are good, as noise too makes rows separable; "
-        f"{counts[-1] - 1} kernels on noise beside one view make "
-        + ", ".join(f"{f:.2f} (p = {p:g})" for p, f in more.items())
-        + " times the updates, with an error of "
-        + ", ".join(
-            f"{100 * rs[-1]['error']:.1f} % instead of {100 * rs[0]['error']:.1f} %" for rs in noise.values()
-        )
-        + ".",
+        row(
+            ORABONA,
+            "Fig. 5",
+            "The online stage converges in fewer updates with more kernels",
+            verdict=grade(all(all(np.diff(u) < 0) for u in fewer), partly=all(u[0] > u[-1] for u in fewer)),
+            paper="falls with the number of kernels",
+            ours="; ".join(
+                f"p = {p:g}: updates by kernels {shown(counts, u, ',.0f')}"
+                for p, u in zip(norms, fewer, strict=True)
+            )
+            + f". Noise does the same: {counts[-1] - 1} kernels on it beside one view leave "
+            + ", ".join(f"{d:.2f}" for d in drop)
+            + " of the updates, with an error of "
+            + ", ".join(errors),
+            **about,
+        ),
+        row(
+            ORABONA,
+            "Fig. 5",
+            "A given accuracy is reached in fewer passes with more kernels",
+            verdict=grade(
+                all(a >= b for a, b in pairwise(steps)) and steps[0] > steps[-1], partly=steps[0] > steps[-1]
+            ),
+            paper="fewer iterations with more kernels",
+            ours=f"median passes to an error of {100 * level:g} %, p = {norms[0]:g}, by kernels "
+            + shown(counts, steps, "g"),
+            **about,
+        ),
     ]
 
 
@@ -202,7 +224,7 @@ def main():
         "benchmark": "obscure_kernels",
         "reproduces": "Orabona et al. 2012, Fig. 5",
         "training_rows": rows,
-        "rows": [],
+        "rows": verdicts(results, counts, args.level, draws, rows),
         "results": results,
     }
     figures = {"": lambda plt: draw(plt, results, counts, args.level)}

@@ -18,7 +18,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
 
-from common import VIEWS, Clock, Journal, finish, load_views, parser, say, tidy, where
+from common import VIEWS, Clock, Journal, finish, grade, load_views, parser, say, tidy, where
 from manykernels import MKLClassifier
 from manykernels.solvers import LpNorm, Obscure
 from papers import ORABONA, row
@@ -99,29 +99,82 @@ def column(results, kind, method, key):
     return np.array([r[key] for r in where(results, kind=kind, method=method)])
 
 
-def verdicts(results, grid):
-    """Compare with section 5.5."""
-    good, noisy = (100 * column(results, kind, "Obscure", "error") for kind in KINDS)
-    best = [grid[int(np.argmin(e))] for e in (good, noisy)]
-    base = [100 * column(results, kind, "SVC, mean kernel", "error")[0] for kind in KINDS]
-    updates = column(results, "with noise", "online stage", "updates")
-    online = 100 * column(results, "with noise", "online stage", "error") - noisy
-    part = column(results, "with noise", "online stage", "seconds") / column(
-        results, "with noise", "Obscure", "seconds"
+def listed(values, grid, form=".2f"):
+    return ", ".join(f"{v:{form}} ({p:g})" for p, v in zip(grid, values, strict=True))
+
+
+def about_best_p(results, grid, kind, claim, paper, holds, about):
+    """Return a row on which p is best: reproduced beyond the noise of splits, partly where it is within it."""
+    error, se = (100 * column(results, kind, "Obscure", key) for key in ("error", "se"))
+    small = np.array(grid) <= 1.1
+    better = error[small].min() - error[~small].min()  # negative: small p is better
+    beyond = abs(better) > 2 * np.hypot(se[small].max(), se[~small].max())
+    base = 100 * column(results, kind, "SVC, mean kernel", "error")[0]
+    return row(
+        ORABONA,
+        "Fig. 4",
+        claim,
+        verdict=grade(holds(better) and beyond, partly=holds(better)),
+        paper=paper,
+        ours=f"errors in %, by p: {listed(error, grid)}; standard errors up to {se.max():.2f}; SVC on the mean kernel "
+        f"{base:.2f}",
+        because="" if beyond else "the best errors below and above p = 1.1 are within two standard errors",
+        **about,
     )
+
+
+def about_online(results, grid, about):
+    """Return the rows on the online stage."""
+    kind = "with noise"
+    updates = column(results, kind, "online stage", "updates")
+    extra = 100 * (column(results, kind, "online stage", "error") - column(results, kind, "Obscure", "error"))
     small = np.array(grid) <= 1.1
     return [
-        f"Where all kernels inform, large p is best: {grade(best[0] >= 1.5)}; best p {best[0]:g}, errors "
-        + ", ".join(f"{e:.2f} % ({p:g})" for p, e in zip(grid, good, strict=True))
-        + f"; SVC on the mean kernel {base[0]:.2f} %.",
-        f"Where many do not, small p is best: {grade(best[1] <= 1.25)}; best p {best[1]:g}, errors "
-        + ", ".join(f"{e:.2f} % ({p:g})" for p, e in zip(grid, noisy, strict=True))
-        + f"; SVC on the mean kernel {base[1]:.2f} %.",
-        f"The online stage converges faster when p is large: {grade(updates[0] > updates[-1])}; "
-        f"{updates[0]:.0f} updates at p = {grid[0]:g}, {updates[-1]:.0f} at {grid[-1]:g}.",
-        f"For p <= 1.1 the online stage alone is close to the end: {grade(online[small].max() < 1)}; "
-        + ", ".join(f"{e:+.2f} ({p:g})" for p, e in zip(grid, online, strict=True))
-        + f" points, in {part.min():.0%} to {part.max():.0%} of the time.",
+        row(
+            ORABONA,
+            "Fig. 4",
+            "The online stage needs fewer updates with large p (views of numerals)",
+            verdict=grade(all(np.diff(updates) < 0), partly=updates[0] > updates[-1]),
+            paper="falls with p",
+            ours=f"updates by p: {listed(updates, grid, ',.0f')}",
+            **about,
+        ),
+        row(
+            ORABONA,
+            "Fig. 4",
+            "The online stage alone is close to the optimum in certain cases, for p up to 1.1 (views of numerals)",
+            verdict=grade(extra[small].max() < 0.5, partly=extra[small].min() < 0.5),
+            paper="close for p up to 1.1",
+            ours=f"points of error above both stages, by p: {listed(extra, grid, '+.2f')}",
+            **about,
+        ),
+    ]
+
+
+def verdicts(results, grid, splits, C):
+    """Compare with section 5.5."""
+    data = f"six views of numerals (mfeat) in place of IDOL2, with 18 of noise of Caltech-101; C = {C:g}"
+    about = {"repetitions": f"{splits} splits", "settings": data}
+    return [
+        about_best_p(
+            results,
+            grid,
+            "six views",
+            "Large p is best where all kernels inform",
+            "best p is large on IDOL2",
+            lambda better: better > 0,
+            about,
+        ),
+        about_best_p(
+            results,
+            grid,
+            "with noise",
+            "Small p, but not the smallest, is best where many kernels are of no use",
+            "best p is 1.1 on four kernels of Caltech-101, 1.01 on 39",
+            lambda better: better < 0,
+            about,
+        ),
+        *about_online(results, grid, about),
     ]
 
 
@@ -166,7 +219,7 @@ def main():
         "reproduces": "Orabona et al. 2012, Fig. 4",
         "splits": splits,
         "C": args.C,
-        "rows": [],
+        "rows": verdicts(results, grid, splits, args.C),
         "results": results,
     }
     finish(record, args.out, figures={"": lambda plt: draw(plt, results, grid)}, journal=journal)

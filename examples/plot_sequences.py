@@ -3,9 +3,9 @@ Labels along a sequence: a loss known by its worst output
 =========================================================
 
 Somebody counts upwards and downwards in blurred digits. Each digit alone is hard to read, but its neighbours help: the
-next one is one more or one less. ``Chain`` is a loss for whole sequences, given by the function that finds the labels that
-violate the margin most; ``Obscure`` needs nothing else of a loss. Kernels speak about single digits, their weights and the
-scores of transitions are learned together.
+next one is one more or one less. ``Chain`` is a loss for whole sequences, given by the function that finds the labels
+that violate the margin most; ``Obscure`` needs nothing else of a loss. Kernels speak about single digits; their weights
+and the scores of transitions are learned together.
 """
 
 import warnings
@@ -53,8 +53,8 @@ family = Finite(kernels).resolve(64)
 scale = Scale.fit(family, X, "trace")
 
 # %%
-# A problem takes outputs as indicators, which the loss encodes, and the groups. Estimators predict row by row and do not
-# take such a loss: its entry is the solver. The scores of the result's predictor are decoded by the loss again.
+# A problem takes outputs as indicators, which the loss encodes, and the groups. Estimators predict row by row and do
+# not take such a loss: its entry is the solver. The scores of the result's predictor are decoded by the loss again.
 
 
 def fit(loss):
@@ -76,7 +76,9 @@ transitions = chain.intercept[10:].reshape(10, 10)
 weights = chain.combination.weights * chain.combination.rho**2
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
 shown = left.imshow(transitions, cmap="RdBu", vmin=-np.abs(transitions).max(), vmax=np.abs(transitions).max())
-left.set(title="scores of transitions", xlabel="digit", ylabel="digit before", xticks=range(10), yticks=range(10))
+left.set(
+    title="scores of transitions", xlabel="digit", ylabel="digit before", xticks=range(10), yticks=range(10)
+)
 figure.colorbar(shown, ax=left)
 right.barh(list(kernels), weights / weights.sum(), color="#2a6f97")
 right.set(title=f"weights; error {chain_error:.0%}, {alone_error:.0%} without transitions")

@@ -1,8 +1,9 @@
 """Losses: value, gradient, conjugate, and an integer code for compiled loops.
 
 ``base.py`` is the contract, then there is one loss a file; ``_pull.py`` has their subgradients for compiled loops. To
-add one, subclass :class:`Loss` in a file of its own and enter it in ``LOSSES``. Outputs that span several rows have losses
-of their own kind, :class:`Structured`, known by their most violating output; :class:`Chain`, for sequences, is one.
+add one, subclass :class:`Loss` in a file of its own and enter it in ``LOSSES``. Outputs that span several rows have
+losses of their own kind, :class:`Structured`, known by their most violating output; :class:`Chain`, for sequences, is
+one.
 """
 
 from __future__ import annotations

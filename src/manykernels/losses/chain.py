@@ -11,9 +11,9 @@ from .structured import Structured, examples
 class Chain(Structured):
     """Sequences of labels: a score for every label at every position, and one for every pair of neighbours.
 
-    The score of the labels k_1 ... k_T is ``Σ_t F[t, k_t] + Σ_{t>1} B[k_(t-1), k_t]``. Kernels of the positions give the
-    first, B is learned as a part of the intercept. Δ is the number of wrong labels (Hamming), so that the most violating
-    sequence is found like the best one, with one added to every wrong label: by Viterbi's recursion, O(T c²).
+    The score of the labels k_1 ... k_T is ``Σ_t F[t, k_t] + Σ_{t>1} B[k_(t-1), k_t]``. Kernels of the positions give
+    the first, B is learned as a part of the intercept. Δ is the number of wrong labels (Hamming), so that the most
+    violating sequence is found like the best one, with one added to every wrong label: by Viterbi's recursion, O(T c²).
 
     Parameters
     ----------

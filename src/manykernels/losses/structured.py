@@ -14,15 +14,14 @@ from .base import Loss
 class Structured(Loss):
     """``l(y, F) = max(0, max_o Δ(y, o) + <o - y, F>)`` over all outputs o that one example can have.
 
-    An example is several rows (the positions of a sequence, the parts of an image) or a single one. Its scores F and its
-    output are matrices with a row for each, such that ``<o, F>``, the sum of products, is the score of the output o: for a
-    class per row, o is one-hot. In the words of Tsochantaridis et al., the joint features of an example are
+    An example is several rows (the positions of a sequence, the parts of an image) or a single one. Its scores F and
+    its output are matrices with a row for each, such that ``<o, F>``, the sum of products, is the score of the output
+    o: for a class per row, o is one-hot. In the words of Tsochantaridis et al., the joint features of an example are
     ``Σ_t φ(x_t) ⊗ o_t``, and kernels are those of its rows.
 
-    A subclass says which output violates most (`worst`) and which scores highest (`best`); value and subgradient follow,
-    and so do dual bounds, as long as Δ is the same function in every call. The max-hinge is the case of one row and
-    Δ = 1 for every wrong class. `Obscure` and `Ufo` take these losses, in a :class:`~manykernels.problem.Problem` whose
-    ``groups`` say which rows make an example.
+    A subclass says which output violates most (`worst`) and which scores highest (`best`); value and subgradient
+    follow, and so do dual bounds. The max-hinge is the case of one row and Δ = 1 for every wrong class. `Obscure` and
+    `Ufo` take these losses, in a :class:`~manykernels.problem.Problem` whose ``groups`` say which rows make an example.
 
     Attributes
     ----------

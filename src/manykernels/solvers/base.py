@@ -110,8 +110,8 @@ class Solver(BaseEstimator):
         settled = get_loss(name)
         if settled.structured:
             raise ValueError(
-                f"loss is {brief(settled)}, whose outputs span several rows, and an estimator predicts row by row; pass a "
-                "Problem with groups to Obscure().solve instead."
+                f"loss is {brief(settled)}, whose outputs span several rows, and an estimator predicts row by row; "
+                "pass a Problem with groups to Obscure().solve instead."
             )
         self.check_compatible(family, settled)
         return settled

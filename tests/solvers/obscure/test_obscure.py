@@ -228,7 +228,9 @@ def test_theorem_4_bounds_the_updates_where_nothing_separates_the_rows(loss, c, 
         bound = size + lost + np.sqrt(size * lost)
         assert total <= bound
         assert bound < 1.25 * total  # a quarter more updates would break it
-        assert size < 0.05 * total and total > 0.19 * epochs * n  # there is no end to them, as rows contradict
+        assert (
+            size < 0.05 * total and total > 0.19 * epochs * n
+        )  # there is no end to them, as rows contradict
 
 
 def contradicting(loss, c, n=200):

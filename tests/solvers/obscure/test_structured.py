@@ -131,12 +131,16 @@ def test_steps_are_those_of_both_algorithms_over_all_outputs(memory):
     for k, e in enumerate(order, start=1):
         z = gradient(e)
         d = lam * k + total
-        total += 0.5 * (np.sqrt(d**2 + q * ((lam / q * theta.dual_norm(q) + z.dual_norm(q)) / radius) ** 2) - d)
+        total += 0.5 * (
+            np.sqrt(d**2 + q * ((lam / q * theta.dual_norm(q) + z.dual_norm(q)) / radius) ** 2) - d
+        )
         step = q / (lam * k + total)
         theta = theta.scaled(1 - lam * step / q) - z.scaled(step)
         theta = theta.scaled(min(1.0, q * radius / theta.dual_norm(q)))
     w, iterate = plain.linked(theta, q), run.evaluate(rule)
-    tolerance = {"rtol": 1e-8, "atol": 1e-10} if memory > 1e6 else {"rtol": 1e-3, "atol": 1e-4}  # single precision
+    tolerance = (
+        {"rtol": 1e-8, "atol": 1e-10} if memory > 1e6 else {"rtol": 1e-3, "atol": 1e-4}
+    )  # single precision
     assert_allclose(iterate.u, w.norms(), **tolerance)
     assert_allclose(iterate.intercept, w.b, **tolerance)
     losses = [
@@ -238,9 +242,7 @@ def test_what_does_not_fit_is_refused():
     pb = chain_problem()
     uneven = np.linspace(1, 2, pb.n_rows)
     with pytest.raises(ValueError, match="sample_weight differs within an example"):
-        Obscure().solve(
-            Problem(pb.X, pb.Y, pb.family, pb.scale, pb.loss, 1.0, uneven, groups=pb.groups)
-        )
+        Obscure().solve(Problem(pb.X, pb.Y, pb.family, pb.scale, pb.loss, 1.0, uneven, groups=pb.groups))
     with pytest.raises(ValueError, match="groups has the shape"):
         Obscure().solve(Problem(pb.X, pb.Y, pb.family, pb.scale, pb.loss, groups=pb.groups[:5]))
     with pytest.raises(ValueError, match=r"Y has 2 columns.*encode"):

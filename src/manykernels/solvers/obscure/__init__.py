@@ -122,7 +122,7 @@ class _Epochs:
         Whether the objective of the last stage has settled.
 
     An online stage ends when an epoch has nothing left to correct (Theorem 4: where the rows can be separated, after a
-    finite number of updates), or when the least R so far, R² = 2P/λ (Alg. 1, line 10), is what it was ten epochs before.
+    finite number of updates), or when the least R so far, R² = 2P/λ (Alg. 1, line 10), is what it was ten epochs ago.
     """
 
     def __init__(self, solver: _Stochastic, passes: Passes, log: Log):
@@ -206,13 +206,14 @@ class Obscure(_Stochastic):
     eta : "auto" or float
         Step of the online stage. Larger steps need fewer updates and give a worse bound R.
     online_epochs : "auto" or int
-        Most passes of the online stage. ``"auto"`` lets it run to its end: a pass that has nothing to correct, or ten that
-        do not lower R; 10,000 at most. Small p takes more of them, in proportion to p/(p-1).
+        Most passes of the online stage. ``"auto"`` lets it run to its end: a pass that has nothing to correct, or ten
+        that do not lower R; 10,000 at most. Theorem 4 allows for passes in proportion to p/(p-1).
     epochs : int
         Most passes of the second stage.
     tol : float
         Relative duality gap at which to stop, and relative decrease of the objective per epoch at which a stage has
-        settled: the mean over the last quarter of the epochs is compared with that of the quarter before.
+        settled. Online the least so far is compared with that of ten epochs before; in the second stage, which is
+        noisier, the mean over the last quarter of the epochs with that of the quarter before.
     radius : "auto" or float
         R, a bound on the norm of the optimal predictor. ``"auto"``: from the online stage (Alg. 1, line 10), or from
         f = 0 without one.
@@ -226,11 +227,13 @@ class Obscure(_Stochastic):
     Notes
     -----
     Takes families that can be listed, and every loss of the package. A pass costs O(n m c), and O(n m) for each update
-    and each output it touches: two for the max-hinge.
+    and each output it touches: two for the max-hinge. :class:`~manykernels.losses.Structured` losses go with `solve`
+    on a problem with ``groups``, not with estimators: P is then a mean over examples, D that of the outputs met.
 
     ``converged_`` says that the gap is within `tol`. Stochastic steps seldom get there: most fits end when the
     objective has settled, with a warning that says how large the gap is (``trace_.extra["ending"]``: ``"gap"``,
-    ``"settled"``, ``"epochs"``, ``"callback"`` or ``"interrupted"``). ``gap_`` is exact at the returned coefficients;
+    ``"settled"``, ``"epochs"``, ``"callback"`` or ``"interrupted"``). ``stage="online"`` is not after the gap: it ends
+    as ``"online"``, without a warning, or as ``"online_epochs"``. ``gap_`` is exact at the returned coefficients;
     where these leave the dual's domain, at their largest feasible multiple or at the nearest feasible point, whichever
     is better (in ``trace_`` at the former). The best iterate of both stages, f = 0 included, is
     returned. A weight s_t scales the row's subgradient; as rows come in random order, it is not the same as a

@@ -39,8 +39,8 @@ class ExamplePasses(Passes):
 
         D(α) = (1/(C n)) Σ_e Σ_o α_eo Δ(y_e, o) - (λ/2) (‖g‖_ν* + ‖1ᵀA‖²),   A_e = Σ_o α_eo (y_e - o),
 
-    so that the sums of α and of αΔ, kept beside the coefficients, are all that a certificate needs. The loss is asked in
-    Python, once per visit and once per example and epoch.
+    so that the sums of α and of αΔ, kept beside the coefficients, are all that a certificate needs. The loss is asked
+    in Python, once per visit and once per example and epoch.
     """
 
     def __init__(self, problem: Problem, p: float, memory: int, average: bool, penalties: Any):
