@@ -363,6 +363,50 @@ def test_nearest_feasible_point_tightens_the_bound():
 # -- when to stop --------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("tol", [0.0, 1e-3])
+def test_an_online_stage_ends_without_a_word_when_r_no_longer_falls(tol):
+    r = Obscure(1.3, stage="online", tol=tol, random_state=0).solve(contradicting("hinge", 1))
+    values = r.trace.objective
+    assert r.trace.extra["ending"] == ("online",) and r.trace.extra["updates"][-1] > 0
+    assert not r.converged and r.objective == min(values)
+    fell = [
+        min(values[: i - 10]) - min(values[i - 10 : i]) > 10 * tol * min(values[: i - 10])
+        for i in range(11, len(values) + 1)
+    ]
+    assert all(fell[:-1]) and not fell[-1]
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_online_stage_on_separable_rows_ends_with_a_pass_without_mistakes():
+    (X,), y = separable(n=200)
+    K = gaussians(X, [2.0, 4.0])
+    model = MKLClassifier("precomputed", solver=Obscure(1.05, stage="online", random_state=0), C=100.0)
+    updates = model.fit(K, y).trace_.extra["updates"]
+    assert updates[-1] == 0 and 0 not in updates[:-1] and len(updates) > 10
+    assert not model.loss_.value(y[:, None], model.decision_function(K)[:, None]).any()
+
+
+def test_epochs_of_the_online_stage_that_run_out_are_told():
+    with pytest.warns(ConvergenceWarning, match="R is still falling: raise online_epochs"):
+        r = Obscure(1.05, stage="online", online_epochs=3, random_state=0).solve(stacked("hinge"))
+    assert r.n_iter == 3 and r.trace.extra["ending"] == ("online_epochs",)
+
+
+def test_small_p_takes_more_online_epochs_and_a_much_lower_r():
+    # Ten epochs leave the online stage at p = 1.01 far from what it can reach, and R with it.
+    pb = stacked("max_hinge", 3, n=150, C=100.0, sigmas=(0.5, 1.0, 2.0, 4.0))
+    fits = {
+        (p, most): Obscure(p, stage="online", online_epochs=most, random_state=0).solve(pb)
+        for p in (1.01, 1.5)
+        for most in (10, "auto")
+    }
+    assert fits[1.01, "auto"].n_iter > 5 * fits[1.5, "auto"].n_iter
+    assert fits[1.01, "auto"].objective < 0.1 * fits[1.01, 10].objective
+    best = LpNorm(1.01, tol=1e-3).solve(pb).objective
+    assert fits[1.01, "auto"].objective < 2 * best  # R is then at most 1.4 times what it could be
+
+
 def test_it_stops_when_the_objective_has_settled_and_says_so():
     with pytest.warns(
         ConvergenceWarning, match=r"relative gap of .*, above tol=0.001; the objective hardly falls"
