@@ -58,8 +58,8 @@ FAMILIES: dict[str, Any] = {
 GRIDS: dict[str, Any] = {"gaussian": RBF, "laplacian": Laplacian}
 #: Names of grids that mean a continuum to a solver that can search, draw from or prepare one.
 CONTINUA: dict[str, Any] = {"gaussian": Gaussians, "laplacian": Laplacians}
-#: What ``"auto"`` combines, a bandwidth per column each, with a line.
-AUTOMATIC = (Gaussians(), Laplacians())
+#: The line in what ``"auto"`` combines.
+LINE = Linear()
 SOLVERS: dict[str, type[Solver]] = {
     "uniform": Uniform,
     "single": Single,
@@ -89,7 +89,9 @@ def bound_family(
 
     `blocks` lists columns that share a bandwidth where ``"auto"`` has one per column.
     """
-    family = make_family(kernels, X, sample_weight, solver, blocks)
+    if isinstance(kernels, str) and kernels == "auto" and learns_bandwidths(solver):
+        return automatic_family(X.shape[1], names, blocks)
+    family = make_family(kernels, X, sample_weight, solver)
     family = family.resolve(X.shape[2] if X.ndim == 3 else X.shape[1], names)
     # What learns bandwidths takes its bounds from the rows itself, and lists and products have none.
     if learns_bandwidths(solver) or isinstance(family, Finite | Products):
@@ -97,7 +99,13 @@ def bound_family(
     return family.adapt(X, sample_weight)
 
 
-def make_family(kernels: Any, X, sample_weight, solver: Any = "auto", blocks: Any = True) -> Family:
+def automatic_family(n_features: int, names=None, blocks: Any = True) -> Union:
+    """Return what ``"auto"`` combines: two kinds of bandwidths, one each per column or block of columns, and a line."""
+    kinds = [kind.over(n_features, names, blocks) for kind in (Gaussians, Laplacians)]
+    return Union([*kinds, Finite.over([LINE], n_features, names)])
+
+
+def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
     """Return the family that `kernels` describes, not yet bound to the columns.
 
     A name may mean a continuum or a grid of bandwidths: the continuum, unless `solver` needs what only a list has. It
@@ -106,8 +114,6 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto", blocks: An
     if isinstance(kernels, Family):
         return kernels
     if isinstance(kernels, str):
-        if kernels == "auto" and learns_bandwidths(solver):
-            return Union([clone(kind).set_params(ard=blocks) for kind in AUTOMATIC] + [Linear()])
         kernels = "gaussian" if kernels == "auto" else kernels
         if kernels in CONTINUA and (is_auto(solver) or suits(solver, CONTINUA[kernels]())):
             return CONTINUA[kernels](ard=learns_bandwidths(solver))
@@ -194,9 +200,16 @@ def make_solver(
     n_rows: int = 0,
     choose: Callable[[Family, int, int], Solver] | None = None,
     memory: int = MEMORY,
+    automatic: bool = False,
 ) -> Solver:
-    """Return a fresh solver; ``"auto"`` is left to `choose`, by default :func:`choose_solver`."""
-    if is_auto(solver):
+    """Return a fresh solver; ``"auto"`` is left to `choose`, by default :func:`choose_solver`.
+
+    `automatic` says that the kernels are those of :func:`automatic_family`.
+    """
+    left_open = is_auto(solver)
+    if left_open and automatic:
+        made = default_solver(n_rows, memory)
+    elif left_open:
         made = (choose or choose_solver)(family, n_rows, memory)
     elif isinstance(solver, str):
         named = solver_class(solver)
@@ -211,8 +224,14 @@ def make_solver(
         )
     if "random_state" in made.get_params() and made.random_state is None:
         made.set_params(random_state=random_state)
-    made.check_params()
+    if not left_open:  # what is chosen here has parameters that make sense
+        made.check_params()
     return made
+
+
+def default_solver(n_rows: int, memory: int = MEMORY) -> Solver:
+    """Return the solver for what ``"auto"`` combines: exact as long as its matrices fit, by random features beyond."""
+    return Blockwise() if n_rows > exact_rows(memory) else LeaveOneOut()
 
 
 def choose_solver(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solver:
@@ -229,7 +248,7 @@ def choose_solver(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solv
             f"X has {n_rows:,} rows, and kernels without explicit or random features need Gram matrices of "
             f"{gibibytes(8 * n_rows**2)} each; fit on fewer rows, or pass kernels such as RBF or Laplacian."
         )
-    if np.isinf(family.size()) and LeaveOneOut.takes(family):
+    if np.isinf(family.size()) and not LeaveOneOut.not_taken(family):
         return LeaveOneOut()
     if np.isinf(family.size()) and can(family, Maximisable):
         return GreedyAlignment()

@@ -198,14 +198,14 @@ class KernelEstimator(BaseEstimator):
         """Return what rows to predict may be made of."""
         return np.float64
 
-    def _column_names(self) -> Any:
-        """Return the names of the columns that kernels see, None if they have none."""
-        return getattr(self, "feature_names_in_", None)
+    def _kernel_columns(self) -> tuple[Any, Any]:
+        """Return the names of the columns that kernels see, None if they have none, and which belong together."""
+        return getattr(self, "feature_names_in_", None), True
 
     def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
-        blocks = list(self.columns_.blocks) if hasattr(self, "columns_") else True
-        family = bound_family(self.kernels, X, sample_weight, solver, self._column_names(), blocks)
+        names, blocks = self._kernel_columns()
+        family = bound_family(self.kernels, X, sample_weight, solver, names, blocks)
         if family.pairwise:
             family.check_training(X)  # type: ignore[attr-defined]
         return as_needed(X, family) if sp.issparse(X) else X, family
@@ -354,8 +354,8 @@ class MKL(KernelEstimator):
             raise ValueError(f"C is {brief(self.C)}; it must be {POSITIVE.words}, or 'auto'.")
         if y is not None and not _is_complete(y):
             refuse_missing(y)
-        memory = self._memory
-        if self._reads_tables:
+        memory, automatic = self._memory, self._reads_tables
+        if automatic:
             X = self._numbers(X, sample_weight)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
@@ -364,7 +364,9 @@ class MKL(KernelEstimator):
         s, n_classes = self._weights(sample_weight, X, y, known.balance), self._n_classes
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
-        self.solver_ = solver = make_solver(asked, family, self.random_state, len(y), memory=memory)
+        self.solver_ = solver = make_solver(
+            asked, family, self.random_state, len(y), memory=memory, automatic=automatic
+        )
         self.loss_ = solver.settle(family, self.loss, n_classes)
         if self._regresses and not self.loss_.regression:
             raise ValueError(
@@ -395,12 +397,14 @@ class MKL(KernelEstimator):
 
     def _numbers(self, X, sample_weight) -> np.ndarray:
         """Learn what a table's columns are, and return them as numbers."""
-        from ..tables import Columns
+        from ..tables import Columns, open_table
 
-        self.columns_ = Columns.fit(X, sample_weight)
-        for note in self.columns_.notes:
+        narrow = self._row_types(X) is not np.float64
+        table = X if sp.issparse(X) else open_table(X)
+        self.columns_ = columns = Columns.fit(table, sample_weight)
+        for note in columns.notes:
             self._say(note)
-        return self.columns_.transform(X, narrow=self._row_types(X) is not np.float64)
+        return columns.transform(table, narrow=narrow)
 
     def _training_rows(self, X, y, **options):
         X, y = super()._training_rows(X, y, **options)
@@ -410,8 +414,10 @@ class MKL(KernelEstimator):
                 self.feature_names_in_ = np.array(self.columns_.names_in, dtype=object)
         return X, y
 
-    def _column_names(self) -> Any:
-        return self.columns_.names_out if hasattr(self, "columns_") else super()._column_names()
+    def _kernel_columns(self) -> tuple[Any, Any]:
+        if not hasattr(self, "columns_"):
+            return super()._kernel_columns()
+        return self.columns_.names_out, self.columns_.blocks
 
     @property
     def _n_classes(self) -> int | None:

@@ -101,10 +101,18 @@ class Finite(_FiniteFamily):
     def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Finite:
         """Check the kernels and turn column names into indices."""
         self._check_shape()
-        resolved = Finite([k.resolve(n_features, names) for k in self._kernels()], names=self._given_names())
-        resolved._n_features = n_features
-        resolved._column_names = None if names is None else list(names)
-        return resolved
+        kernels = [k.resolve(n_features, names) for k in self._kernels()]
+        return Finite.over(kernels, n_features, names, self._given_names())
+
+    @classmethod
+    def over(
+        cls, kernels: list[Kernel], n_features: int, names: Sequence[str] | None, given: Any = None
+    ) -> Finite:
+        """Return kernels whose columns are indices as a family over so many columns."""
+        family = cls(kernels, names=given)
+        family._n_features = n_features
+        family._column_names = None if names is None else list(names)
+        return family
 
     def _check_shape(self):
         if isinstance(self.kernels, str | Kernel) or not isinstance(self.kernels, Sequence | Mapping):

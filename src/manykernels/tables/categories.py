@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._util.shapes import Stored, check_arrays, demand
-from .tally import Weights, tally
+from .quantities import Weights, tally
 
 #: A block has at most so many columns, besides one for missing values.
 MOST_LEVELS = 64

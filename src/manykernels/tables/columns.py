@@ -13,9 +13,8 @@ import scipy.sparse as sp
 from .._util.shapes import Stored, check_arrays, demand
 from .._util.text import brief, warn
 from .categories import MOST_LEVELS, Category, encode, learn_category
-from .quantities import NO_NUMBER, Number, learn_number
+from .quantities import NO_NUMBER, Number, Weights, learn_number, learn_numbers, weights_of
 from .reading import Column, Table, call, level_of, open_table
-from .tally import Weights, weights_of
 
 Kind = Literal["number", "category", "flag", "date", "dropped"]
 #: What columns of a kind hold, in words.
@@ -26,6 +25,8 @@ LISTED_AT_MOST = 20
 FEWEST_NAMES = 12
 #: Why a column is left out that nobody will miss.
 ONE_VALUE = "it has one value only"
+#: Why a column is left out that says nothing at all.
+NO_VALUE = "all of its values are missing"
 #: Numbers that are worked on together.
 BLOCK = 2**16
 #: Sparse rows are made dense up to this many bytes.
@@ -114,19 +115,16 @@ class Columns:
         ValueError
             If a value is infinite, two columns have one name, or no column is left; one message names all columns.
         """
-        table = open_table(X)
+        table = X if isinstance(X, Table) else open_table(X)
         if not table.n_rows:
             shape = (0, len(table.names))
             raise ValueError(f"X has 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
         weights = weights_of(sample_weight, table.n_rows)
-        lessons: list[Lesson] = []
-        problems: list[str] = []
-        for j in range(len(table.names)):
-            column, name = table.read(j), table.call(j)
-            problems += _infinite(column, name)
-            if not problems:
-                lessons.append(_learn(column, name, weights))
-        _refuse(problems)
+        if table.matrix is not None and not np.isinf(table.matrix).any():  # nothing but numbers, at once
+            learned_at_once = learn_numbers(table.matrix, weights)
+            lessons = [_lesson("number", number, table, j) for j, number in enumerate(learned_at_once)]
+        else:
+            lessons = _learn_each(table, weights)
         notes = tuple(lesson.note for lesson in lessons if lesson.note)
         if len(notes) == len(lessons):
             few = " in its 1 sample" if table.n_rows == 1 else ""
@@ -172,7 +170,7 @@ class Columns:
         """
         if sp.issparse(X):
             return self._transform_sparse(X, most)
-        table = open_table(X)
+        table = X if isinstance(X, Table) else open_table(X)
         places, problems = self._places(table)
         if table.matrix is not None and self._only_numbers:
             _refuse(problems)
@@ -249,12 +247,12 @@ class Columns:
         return tuple(name for name, kind in zip(self.names_in, self.kinds) if kind != "dropped")
 
     @cached_property
-    def blocks(self) -> tuple[np.ndarray, ...]:
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
         """Columns that come out and belong together: the levels of a category; all others stand alone."""
-        blocks: list[np.ndarray] = []
+        blocks: list[tuple[int, ...]] = []
         for start, end, shares in zip(self._starts[:-1], self._starts[1:], self.shares):
-            together = np.arange(start, end)
-            blocks += [together] if shares is not None else list(together[:, None])
+            together = tuple(range(start, end))
+            blocks += [together] if shares is not None else [(j,) for j in together]
         return tuple(blocks)
 
     @cached_property
@@ -356,33 +354,50 @@ class Lesson(NamedTuple):
     lost: bool = False
 
 
-def _learn(column: Column, name: str, weights: Weights) -> Lesson:
+def _learn_each(table: Table, weights: Weights) -> list[Lesson]:
+    """Return what the columns of a table teach, one after the other; infinite values are refused, all at once."""
+    lessons: list[Lesson] = []
+    problems: list[str] = []
+    for j in range(len(table.names)):
+        column = table.read(j)
+        problems += _infinite(column, table.call(j))
+        if not problems:
+            lessons.append(_learn(column, table, j, weights))
+    _refuse(problems)
+    return lessons
+
+
+def _learn(column: Column, table: Table, j: int, weights: Weights) -> Lesson:
     held = column.held
     if held == "unusable":
-        return _left_out(name, f"it holds {column.words}, which stand for no number and no level")
+        return _left_out(table, j, f"it holds {column.words}, which stand for no number and no level")
     if held == "empty":
-        return _left_out(name, "all of its values are missing")
+        return _left_out(table, j, NO_VALUE)
     if held == "category":
-        return _learn_levels(column.values, name, weights)
-    number = learn_number(column.values, weights)
+        return _learn_levels(column.values, table, j, weights)
+    return _lesson(held, learn_number(column.values, weights), table, j)
+
+
+def _lesson(kind: Kind, number: Number | None, table: Table, j: int) -> Lesson:
+    """Return what a column of numbers, flags or dates has taught, None if all of it is missing."""
     if number is None:
-        return _left_out(name, "all of its values are missing")
+        return _left_out(table, j, NO_VALUE)
     if not number.spread and not number.gap_spread:
-        return _left_out(name, ONE_VALUE)
-    return Lesson(held, number)
+        return _left_out(table, j, ONE_VALUE)
+    return Lesson(kind, number)
 
 
-def _learn_levels(values: np.ndarray, name: str, weights: Weights) -> Lesson:
+def _learn_levels(values: np.ndarray, table: Table, j: int, weights: Weights) -> Lesson:
     category = learn_category(values, weights)
     distinct = len(category.levels) + len(category.rare)
     if not distinct:
-        return _left_out(name, "all of its values are missing")
+        return _left_out(table, j, NO_VALUE)
     if len(category.shares) == 1:
-        return _left_out(name, ONE_VALUE)
+        return _left_out(table, j, ONE_VALUE)
     rows = _rows_with_text(values, category, weights)
     if distinct > (rows / 2 if distinct > MOST_LEVELS else max(rows - 1, FEWEST_NAMES)):
         why = f"it has {distinct:,} different values in {rows:,.0f} rows, as an identifier has"
-        return _left_out(name, why)
+        return _left_out(table, j, why)
     return Lesson("category", category=category)
 
 
@@ -396,7 +411,8 @@ def _rows_with_text(values: np.ndarray, category: Category, weights: Weights) ->
     return max(present, weights.total * category.shares[:named].sum())
 
 
-def _left_out(name: str, why: str) -> Lesson:
+def _left_out(table: Table, j: int, why: str) -> Lesson:
+    name = table.call(j)
     return Lesson("dropped", note=f"{name[0].upper()}{name[1:]} is left out: {why}.", lost=why != ONE_VALUE)
 
 

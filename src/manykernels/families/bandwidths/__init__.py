@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -152,13 +152,19 @@ class BandwidthFamily(Continuum):
     def resolve(self, n_features: int, names: Sequence[str] | None = None) -> BandwidthFamily:
         """Check the bounds."""
         check_parameters(self, self.rules)
-        resolved = type(self)(self._checked(n_features), self._blocks(n_features))
+        return self.over(n_features, names, self._blocks(n_features), self._checked(n_features))
+
+    @classmethod
+    def over(cls, n_features: int, names: Sequence[str] | None, ard: Ard, bounds: Any = "auto") -> Self:
+        """Return the family over so many columns; blocks of one column each are no blocks."""
+        alone = isinstance(ard, Sequence) and len(ard) == n_features
+        family = cls(bounds, True if alone else ard)
         if names is not None:
-            resolved._column_names = [str(name) for name in names]
-        return resolved
+            family._column_names = [str(name) for name in names]
+        return family
 
     def _blocks(self, n_features: int) -> Ard:
-        """Return `ard` in plain form; blocks of one column each are no blocks."""
+        """Return `ard` in plain form."""
         if isinstance(self.ard, bool | np.bool_):
             return bool(self.ard)
         blocks = tuple(tuple(np.asarray(columns).tolist()) for columns in self.ard)
@@ -167,7 +173,7 @@ class BandwidthFamily(Continuum):
                 f"ard of {self._name} lists blocks of columns, and each of the {n_features} columns, from 0 on, must "
                 "be in one of them, once."
             )
-        return True if len(blocks) == n_features else blocks
+        return blocks
 
     def _checked(self, n_features) -> Any:
         if isinstance(self.bounds, str) and self.bounds == "auto":

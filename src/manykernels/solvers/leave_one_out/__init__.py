@@ -19,7 +19,7 @@ from ..._util.checks import Rule, number, whole
 from ..._util.threads import one_blas_thread
 from ...combination import Combination
 from ...families.bandwidths import block_numbers
-from ...families.base import Enumerable, Family, can
+from ...families.base import Enumerable, Family
 from ...kernels.statistics import dense
 from ...problem import Problem
 from ..bandwidth_learning.candidates import (
@@ -142,17 +142,18 @@ class LeaveOneOut(TwoStageSolver):
     def check_compatible(self, family: Family, loss) -> None:
         """Refuse families that are neither bandwidths nor a short list."""
         super().check_compatible(family, loss)
-        for part in family.families():
-            if not _is_learnable(part):
-                raise ValueError(
-                    f"LeaveOneOut needs bandwidths to learn, or a list of at most {MOST_LISTED} kernels on rows, and "
-                    f"{type(part).__name__} is neither; pass another solver or other kernels."
-                )
+        unfit = self.not_taken(family)
+        if unfit:
+            raise ValueError(
+                f"LeaveOneOut needs bandwidths to learn, or a list of at most {MOST_LISTED} kernels on rows, and "
+                f"{type(unfit[0]).__name__} is neither; pass another solver or other kernels."
+            )
 
     @staticmethod
-    def takes(family: Family) -> bool:
-        """Whether a family is bandwidths, a short list, or made of these."""
-        return all(_is_learnable(part) for part in family.families())
+    def not_taken(family: Family) -> list[Family]:
+        """Return the parts of a family that are neither bandwidths nor a short list."""
+        listed = [part for part in family.families() if not hasattr(part, "statistic")]
+        return [part for part in listed if not isinstance(part, Enumerable) or part.size() > MOST_LISTED]
 
     def default_loss(self, n_classes: int | None) -> str:
         """Return the squared loss."""
@@ -448,11 +449,6 @@ class Learning:
         if len(at) >= LEAST:
             F = F[at] if calibration is None else calibration * F[at]
             warn_if_constant("LeaveOneOut", F, pb.Y[at], pb.sample_weight[at], classes=classes)
-
-
-def _is_learnable(part: Family) -> bool:
-    listed = can(part, Enumerable) and part.size() <= MOST_LISTED
-    return listed or hasattr(part, "statistic")
 
 
 def _dealt(order: np.ndarray, count: int) -> np.ndarray:
