@@ -119,7 +119,7 @@ def model_of(args, X):
         memory=args.memory,
         random_state=0,
     )
-    return family, MKLClassifier(family, solver=solver, C=args.C)
+    return family, MKLClassifier(family, solver=solver, C=args.C, calibrate=False)
 
 
 def compile_all(args, X, y):
