@@ -116,6 +116,11 @@ class Solver(BaseEstimator):
         """Return the loss, the one given or what ``"auto"`` means here, after a check that all go together."""
         name = self.default_loss(n_classes) if isinstance(loss, str) and loss == "auto" else loss
         settled = get_loss(name)
+        if settled.structured:
+            raise ValueError(
+                f"loss is {brief(settled)}, whose outputs span several rows, and an estimator predicts row by row; "
+                "pass a Problem with groups to Obscure().solve instead."
+            )
         self.check_compatible(family, settled)
         return settled
 
