@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._util.checks import number, refuse_missing
+from .._util.checks import number, refuse_missing, refuse_overflow
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
 from ..combination import Combination, TargetCombination
@@ -62,8 +62,10 @@ RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | Non
 OBJECTS = {"solver": "solver=LpNorm()", "kernels": "kernels=[RBF()]"}
 #: What C may be.
 POSITIVE = number(open="left")
-#: What targets, C and weights may be, and the product of all three: their squares are computed with.
-LARGEST, SMALLEST = 1e60, 1e-60
+#: What the largest value of X may be: kernels square their sums.
+LARGEST_X, SMALLEST_X = 1e140, 1e-140
+#: Weights below this share of the largest are none: what is divided by them would leave the range of floats.
+NO_WEIGHT = 1e-100
 #: Sparse rows are made dense for kernels that need it, up to this many bytes.
 DENSE_BYTES = 2**31
 
@@ -93,7 +95,24 @@ def check_weights(sample_weight, X, *, none: bool = False) -> np.ndarray:
         ones = np.ones_like(sample_weight, dtype=np.float64)
         return 0.0 * _check_sample_weight(ones, X, dtype=np.float64)
     with within_floats("sample_weight"):
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        s = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return without_traces(s)
+
+
+def without_traces(s: np.ndarray) -> np.ndarray:
+    """Return the weights with those that vanish beside the largest set to zero."""
+    traces = s < NO_WEIGHT * s.max(initial=0.0)
+    return np.where(traces, 0.0, s) if s[traces].any() else s
+
+
+def refuse_vast(X, *, part: bool = False) -> None:
+    """Raise ValueError for rows whose squares leave the range of floats; where there are no others, or all vanish."""
+    values = X.data if sp.issparse(X) else X
+    top = max(float(values.max()), -float(values.min())) if values.size else 0.0
+    if top > LARGEST_X or (0.0 < top < SMALLEST_X and not part):
+        raise ValueError(
+            f"X has values up to {top:.0e}, whose squares leave the range of floats; rescale its columns."
+        )
 
 
 def subjects(groups, X) -> np.ndarray | None:
@@ -118,21 +137,6 @@ def within_floats(what: str) -> Iterator[None]:
         yield
     except OverflowError:
         raise ValueError(f"{what} holds a number beyond the range of floats; rescale it.") from None
-
-
-def refuse_overflow(Y: np.ndarray, C: float, s: np.ndarray) -> None:
-    """Raise ValueError for centred targets, weights and C whose squares or products leave the range of floats."""
-    far = float(np.abs(Y).max(initial=0.0))
-    if far > LARGEST or 0.0 < far < SMALLEST:
-        raise ValueError(
-            f"y has values up to {far:.0e} about its mean, too extreme to compute with; rescale y."
-        )
-    top = C * float(s.max(initial=0.0))
-    if top > LARGEST or 0.0 < top < SMALLEST or top * far > LARGEST:
-        raise ValueError(
-            f"C times the largest sample weight is {top:.0e}, too extreme to compute with for values of y up to "
-            f"{far:.0e}; use a C or weights nearer to 1."
-        )
 
 
 def with_variances(result: Result, X, sample_weight: np.ndarray) -> Result:
@@ -190,9 +194,11 @@ class KernelEstimator(BaseEstimator):
         if not self._pairwise:
             types = self._row_types(X)
             with within_floats("X or y"):  # in one order of memory, as searches amplify rounding
-                return validate_data(
+                X, y = validate_data(
                     self, X, y, accept_sparse="csr", dtype=types, order="C", multi_output=True, **options
                 )
+            refuse_vast(X)
+            return X, y
         from ..tables.stacks import open_stack
 
         stack = open_stack(X)
@@ -239,6 +245,7 @@ class KernelEstimator(BaseEstimator):
                 rows = validate_data(
                     self, X, reset=False, accept_sparse="csr", dtype=self._known_types(), order="C"
                 )
+            refuse_vast(rows, part=True)
             return as_needed(rows, family)
         from ..tables.stacks import open_stack
 
@@ -404,7 +411,7 @@ class MKL(KernelEstimator):
                     calibrate=getattr(self, "calibrate", False),
                 )
             if not apart:
-                warn_of_rounding(task.problem, result)
+                warn_of_rounding(task.problem, result, self.target_mean_)
             self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
                 self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
@@ -431,6 +438,8 @@ class MKL(KernelEstimator):
             self.feature_names_in_ = np.array(known.names, dtype=object)
         y = self._set_targets(y, known.classes)
         s, n_classes = self._weights(sample_weight, X, y, known.balance), self._n_classes
+        C = 1.0 if chosen else float(self.C)
+        refuse_overflow(y if self._regresses else None, C, s)
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
         self.solver_ = solver = make_solver(
@@ -447,10 +456,10 @@ class MKL(KernelEstimator):
         if known.mean is not None:
             self.target_mean_ = known.mean
         else:
-            self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
-        C, Y = 1.0 if chosen else float(self.C), Y - self.target_mean_
-        problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
-        refuse_overflow(Y, C, s)
+            self.target_mean_ = _means(Y, s) if self._regresses else np.zeros(1)
+        problem = Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
+        if isinstance(solver, StreamingSolver):
+            solver.check_range(problem)
         check_memory(solver, family, len(y), None if self.memory is None else memory)
         return problem
 
@@ -468,12 +477,11 @@ class MKL(KernelEstimator):
         """Learn what a table's columns are, and return them as numbers."""
         from ..tables import Columns, open_table
 
-        narrow = self._row_types(X) is not np.float64
         table = X if sp.issparse(X) else open_table(X)
         self.columns_ = columns = Columns.fit(table, sample_weight)
         for note in columns.notes:
             self._say(note)
-        return columns.transform(table, narrow=narrow)
+        return columns.transform(table)
 
     def _views(self, X):
         """Return X as views, None if it is a single table."""
@@ -651,7 +659,7 @@ class MKL(KernelEstimator):
                 )
         if hasattr(self, "columns_"):
             check_is_fitted(self)
-            return self.columns_.transform(X, narrow=isinstance(self.solver_, StreamingSolver))
+            return self.columns_.transform(X)
         return super()._rows(X)
 
     def _scores(self, X) -> np.ndarray:
@@ -751,6 +759,13 @@ def why_not_left_out(model: MKL) -> str | None:
         f"{type(model.solver_).__name__} keeps no scores of rows left out; fit with the solver LeaveOneOut, which "
         "is the default for bandwidths."
     )
+
+
+def _means(Y: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Return the weighted means of targets; of those that are constant, the constant to the bit."""
+    used = Y[s > 0]
+    constant = (used == used[0]).all(axis=0)
+    return np.where(constant, used[0], np.average(Y, axis=0, weights=s))
 
 
 def _is_complete(y) -> bool:

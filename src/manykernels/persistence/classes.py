@@ -30,6 +30,7 @@ CLASSES: dict[Kind, dict[str, str]] = {
         **_all_of("kernels", "Constant", "Dirichlet", "Laplacian", "Linear", "Pairwise", "Polynomial", "RBF"),
         **_all_of("families.products.product_sum", "ProductSum", axis="kernels"),
         **_all_of("solvers", "Alignment", "Blockwise", "Greedy", "GreedyAlignment", "LpNorm"),
+        **_all_of("solvers", "HessianMKL", "Hierarchical"),
         **_all_of("solvers", "MirrorDescent", "Obscure", "PolynomialMKL", "SILP", "SimpleMKL", "Single"),
         **_all_of("solvers", "TriplyStochastic", "Ufo", "Uniform"),
     },

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 #: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
 LANES = 8
+#: Scaled rows and logarithms of kernel values are cut off here: beyond, kernels are zero, and squares would overflow.
+FARTHEST = 1e18
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def matrices(candidates: Sequence[Candidate], chosen: np.ndarray) -> Iterator[np
 def lanes(Z: np.ndarray) -> np.ndarray:
     """Return rows in single precision, with columns of zeros up to a multiple of `LANES`."""
     out = np.zeros((len(Z), -(-Z.shape[1] // LANES) * LANES), dtype=np.float32)
-    out[:, : Z.shape[1]] = Z
+    out[:, : Z.shape[1]] = np.clip(Z, -FARTHEST, FARTHEST)
     return out
 
 
@@ -130,7 +132,7 @@ def kernel_matrix(statistic: str, Z: np.ndarray) -> np.ndarray:
     S = 2.0 * (Z @ Z.T)
     S -= squares[:, None]
     S -= squares
-    np.minimum(S, 0.0, out=S)
+    np.clip(S, -FARTHEST, 0.0, out=S)
     S.flat[:: len(S) + 1] = 0.0
     return np.exp(S.astype(np.float32)).astype(float)
 
