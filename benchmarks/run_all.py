@@ -66,6 +66,7 @@ PARTS = (
     Part("default_tables", papers=False),
     Part("digits_bandwidths", papers=False),
     Part("many_finite_kernels", papers=False),
+    Part("mirror_descent_rows", papers=False),
     Part("products_recovery", papers=False),
     Part("streaming_covtype", papers=False),
     Part("streaming_mnist", papers=False),
