@@ -204,7 +204,7 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
             )
         else:
             penalty, dual_penalty = model.solver_.penalties(
-                rho * norms, forms_there * inverse, 1.0 / (model.C_ * len(A))
+                rho * norms, forms_there * inverse, 1.0 / (model.C_ * len(A)), combination.members
             )
         return certificate(
             model.loss_, Y, F, point, model.C_, s, penalty=penalty, dual_penalty=dual_penalty, intercept=b

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -27,10 +27,11 @@ from sklearn.utils.validation import (
 from .._util.checks import number, refuse_missing, refuse_overflow
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
-from ..combination import Combination
-from ..families import Family
+from ..combination import Combination, TargetCombination
+from ..families import Family, Precomputed
 from ..kernels import Kernel
 from ..losses import Loss
+from ..predictors import some_rows, variances
 from ..problem import GapKind, Problem, Result, Scale, Trace
 from ..registry import (
     MEMORY,
@@ -39,9 +40,12 @@ from ..registry import (
     exact_bytes,
     exact_rows,
     is_auto,
+    is_automatic,
     make_solver,
     streaming_names,
     streams,
+    used_views,
+    view_family,
 )
 from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
@@ -135,6 +139,17 @@ def within_floats(what: str) -> Iterator[None]:
         raise ValueError(f"{what} holds a number beyond the range of floats; rescale it.") from None
 
 
+def with_variances(result: Result, X, sample_weight: np.ndarray) -> Result:
+    """Return a result whose combination knows how much each kernel's part varies over the training rows."""
+    rows, predictor = some_rows(sample_weight), result.predictor
+    if not len(rows) or not len(result.combination):
+        return result
+    found = variances(predictor.contributions(X[rows]), sample_weight[rows])
+    own = isinstance(result.combination, TargetCombination)
+    combination = replace(result.combination, variance=found.T if own else found.sum(axis=1))
+    return replace(result, predictor=replace(predictor, combination=combination), combination=combination)  # type: ignore[type-var]
+
+
 @contextmanager
 def all_or_nothing(estimator) -> Iterator[None]:
     """Put the estimator back as it was when something is raised: never half of a new fit on an old one."""
@@ -184,9 +199,13 @@ class KernelEstimator(BaseEstimator):
                 )
             refuse_vast(X)
             return X, y
-        X, y = validate_data(
+        from ..tables.stacks import open_stack
+
+        stack = open_stack(X)
+        self.stack_ = replace(stack, values=stack.values[:0])
+        return validate_data(
             self,
-            X,
+            stack.values,
             y,
             dtype=[np.float64, np.float32],
             allow_nd=True,
@@ -194,7 +213,6 @@ class KernelEstimator(BaseEstimator):
             multi_output=True,
             **options,
         )
-        return (X[:, :, None] if X.ndim == 2 else X), y
 
     def _row_types(self, X) -> Any:
         """Return what the rows of a fit may be made of."""
@@ -204,14 +222,16 @@ class KernelEstimator(BaseEstimator):
         """Return what rows to predict may be made of."""
         return np.float64
 
-    def _kernel_columns(self) -> tuple[Any, Any]:
-        """Return the names of the columns that kernels see, None if they have none, and which belong together."""
-        return getattr(self, "feature_names_in_", None), True
+    def _bound_family(self, X, sample_weight, solver) -> Family:
+        """Return the family bound to the columns of X."""
+        kernels, names = self.kernels, getattr(self, "feature_names_in_", None)
+        if self._pairwise and isinstance(kernels, str):
+            kernels = Precomputed(self.stack_.kernels)
+        return bound_family(kernels, X, sample_weight, solver, names)
 
     def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
-        names, blocks = self._kernel_columns()
-        family = bound_family(self.kernels, X, sample_weight, solver, names, blocks)
+        family = self._bound_family(X, sample_weight, solver)
         if family.pairwise:
             family.check_training(X)  # type: ignore[attr-defined]
         return as_needed(X, family) if sp.issparse(X) else X, family
@@ -227,17 +247,52 @@ class KernelEstimator(BaseEstimator):
                 )
             refuse_vast(rows, part=True)
             return as_needed(rows, family)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
-        X = X[:, :, None] if X.ndim == 2 else X
-        if X.shape[2] != family.size():
+        from ..tables.stacks import open_stack
+
+        stack = open_stack(X, getattr(self, "stack_", None))
+        X = validate_data(self, stack.values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
+        if X.ndim != 3 or X.shape[2] != family.size():
             raise ValueError(
-                f"X holds {X.shape[2]} kernels, but the model was fitted on {family.size()}; "
-                "pass the shape (n, n_train, n_kernels)."
+                f"X has the shape {X.shape}, and the model was fitted on {family.size()} kernels of "
+                f"{self.n_features_in_:,} rows; pass the shape (n, n_train, n_kernels)."
             )
         return X
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, and with `deep` those of the solver and the kernels; of a dict, by their names."""
+        params = super().get_params(deep)
+        if deep and isinstance(self.kernels, Mapping):
+            for name, part in self.kernels.items():
+                params[f"kernels__{name}"] = part
+                if hasattr(part, "get_params") and not isinstance(part, type):
+                    inner = part.get_params(deep=True)
+                    params |= {f"kernels__{name}__{key}": value for key, value in inner.items()}
+        return params
+
+    def _set_in_dict(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Set what is meant for kernels in a dict, in a new dict of copies, and return what is left."""
+        if "kernels" in params:
+            self.kernels = params.pop("kernels")
+        inner = {key: value for key, value in params.items() if key.startswith("kernels__")}
+        if not inner or not isinstance(self.kernels, Mapping):
+            return params
+        kernels = dict(self.kernels)
+        for key in sorted(inner, key=lambda key: key.count("__")):  # a kernel before its parameters
+            _, name, *rest = key.split("__", 2)
+            if name not in kernels:
+                raise ValueError(
+                    f"{key} cannot be set, as kernels has no {name!r}; it has {', '.join(map(str, kernels))}."
+                )
+            if rest:
+                kernels[name] = clone(kernels[name]).set_params(**{rest[0]: inner[key]})
+            else:
+                kernels[name] = inner[key]
+        self.kernels = kernels
+        return {key: value for key, value in params.items() if key not in inner}
+
     def set_params(self, **params) -> Self:
         """Set parameters; those of a solver or of kernels that are given by name have none to set."""
+        params = self._set_in_dict(params)
         for key in params:
             name, dots, part = key.partition("__")
             held = params.get(name, getattr(self, name, None))
@@ -329,6 +384,8 @@ class MKL(KernelEstimator):
             if checkpoint is not None or not _is_plain(X):
                 from .streamed import fit_source, source_of
 
+                if y is not None and not isinstance(y, str) and not self._pairwise:
+                    X = self._views(X) or X
                 source = source_of(self, X, y, sample_weight, checkpoint)
                 if source is not None:
                     self._refuse_groups(groups)
@@ -342,17 +399,26 @@ class MKL(KernelEstimator):
             problem = replace(self._problem(X, y, sample_weight), groups=subjects(groups, X))
             self._announce(problem)
             self._refuse_init(init, self.solver_)
+            apart = self._weighs_targets(problem)
             task = chosen(self.solver_, problem)
             self.solver_ = task.solver
-            result = task.solve(
-                self._start(problem, init),
-                self._progress(on_iteration),
-                calibrate=getattr(self, "calibrate", False),
-            )
-            warn_of_rounding(task.problem, result, self.target_mean_)
-            self._store(result, task.problem.C)
+            if apart:
+                result = self.solver_.solve_targets(task.problem, self._progress(on_iteration))
+            else:
+                result = task.solve(
+                    self._start(problem, init),
+                    self._progress(on_iteration),
+                    calibrate=getattr(self, "calibrate", False),
+                )
+            if not apart:
+                warn_of_rounding(task.problem, result, self.target_mean_)
+            self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
                 self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
+
+    def _weighs_targets(self, problem: Problem) -> bool:
+        """Whether every target gets kernel weights of its own."""
+        return False
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
@@ -362,7 +428,10 @@ class MKL(KernelEstimator):
         if y is not None and not _is_complete(y):
             refuse_missing(y)
         memory, automatic = self._memory, self._reads_tables
-        if automatic:
+        views = None if _is_plain(X) else self._views(X)
+        if views is not None:
+            X = self._view_numbers(views, sample_weight)
+        elif automatic:
             X = self._numbers(X, sample_weight)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
@@ -414,6 +483,24 @@ class MKL(KernelEstimator):
             self._say(note)
         return columns.transform(table)
 
+    def _views(self, X):
+        """Return X as views, None if it is a single table."""
+        from ..tables import as_views
+
+        return None if self._pairwise else as_views(X)
+
+    def _view_numbers(self, views, sample_weight) -> np.ndarray:
+        """Learn what the columns of several views are, and return them as numbers, side by side."""
+        from ..tables import ViewColumns
+
+        used = used_views(self.kernels, tuple(views.keys()))
+        plain = [name for name in used if not is_automatic(self.kernels, name)]
+        unused = [name for name in views.parts if name not in used]
+        self.columns_ = ViewColumns.fit(views, sample_weight, plain, unused)
+        for note in self.columns_.notes:
+            self._say(note)
+        return self.columns_.transform(views, narrow=False)
+
     def _training_rows(self, X, y, **options):
         X, y = super()._training_rows(X, y, **options)
         if hasattr(self, "columns_"):  # the table's own columns, and not what became of them
@@ -422,10 +509,13 @@ class MKL(KernelEstimator):
                 self.feature_names_in_ = np.array(self.columns_.names_in, dtype=object)
         return X, y
 
-    def _kernel_columns(self) -> tuple[Any, Any]:
+    def _bound_family(self, X, sample_weight, solver) -> Family:
         if not hasattr(self, "columns_"):
-            return super()._kernel_columns()
-        return self.columns_.names_out, self.columns_.blocks
+            return super()._bound_family(X, sample_weight, solver)
+        if hasattr(self.columns_, "learned"):
+            return view_family(self.kernels, X, sample_weight, solver, self.columns_)
+        names, blocks = self.columns_.names_out, self.columns_.blocks
+        return bound_family(self.kernels, X, sample_weight, solver, names, blocks)
 
     @property
     def _n_classes(self) -> int | None:
@@ -476,8 +566,10 @@ class MKL(KernelEstimator):
                 "groups is given, but rows come in batches; pass rows in memory, or leave groups out."
             )
 
-    def _store(self, result: Result, C: float | None = None) -> None:
+    def _store(self, result: Result, C: float | None = None, problem: Problem | None = None) -> None:
         """Keep a result; C is the solver's, that of the problem, or the one that was given."""
+        if problem is not None:
+            result = with_variances(result, problem.X, problem.sample_weight)
         for name in ("loo_score_", "_loo_residuals"):  # of a fit before
             self.__dict__.pop(name, None)
         known = result.C if result.C is not None else C
@@ -581,22 +673,50 @@ class MKL(KernelEstimator):
         check_consistent_length(rows, y)
         return rows, self._encode(y), self._weights(sample_weight, rows, y)
 
-    def contributions(self, X) -> np.ndarray:
-        """Split the prediction by kernel.
+    def contributions(self, X, by: Literal["kernel", "view"] = "kernel") -> np.ndarray:
+        """Split the prediction by kernel, or by view.
 
         Parameters
         ----------
         X : rows
+        by : {"kernel", "view"}
+            Whether there is a column per kernel, or one per view, in the order of ``views_``.
 
         Returns
         -------
         array of shape (n, m) or (n, m, c)
-            One column per member of ``combination_``. Summed over the kernels, with ``intercept_`` added,
-            they give the scores.
+            One column per member of ``combination_``, or per view. Summed over the columns, with ``intercept_`` added,
+            they give the scores. A view that a row lacks has NaN: the prediction does not rest on it.
         """
+        if by not in ("kernel", "view"):
+            raise ValueError(f"by is {brief(by)}; it must be 'kernel' or 'view'.")
         rows = self._rows(X)
         parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
+        if by == "view":
+            parts = self._by_view(parts, rows)
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
+
+    def _by_view(self, parts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the contributions of all kernels of each view together."""
+        names, views = (
+            self.views_,
+            [getattr(part, "name", "") for part in self.combination_.family.families()],
+        )
+        of = [names.index(views[k]) for k, _ in self.combination_.members]
+        out = np.einsum("nmc,mv->nvc", parts, np.eye(len(names))[of])
+        out[rows[:, -len(names) :] == 0] = np.nan
+        return out
+
+    @property
+    def views_(self) -> list[str]:
+        """Names of the views that the model was fitted on."""
+        check_is_fitted(self)
+        names = getattr(getattr(self, "columns_", None), "names", None)
+        if names is None:
+            raise AttributeError(
+                "The model was fitted on one table, and has no views; fit it on a dict of tables."
+            )
+        return list(names)
 
     def predict_to(self, source, path, *, proba: bool = False) -> int:
         """Write predictions for the rows of a source to a file, batch by batch.

@@ -18,7 +18,7 @@ from sklearn.base import clone
 from .._util.checks import refuse_missing, refuse_overflow
 from .._util.text import brief, warn
 from .._version import __version__
-from ..persistence.checkpoint import Checkpoint, digest
+from ..persistence.checkpoint import Checkpoint, digest, digest_of
 from ..problem import Problem, Result
 from ..registry import is_auto, solver_class, streaming_names, streams
 from ..solvers import Solver
@@ -78,7 +78,7 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
         result = _calibrated(model, result, batch)
     elif result.calibration is None:
         result = replace(result, calibration=model.result_.calibration)
-    model._store(result, batch.C)
+    model._store(result, batch.C, batch)
 
 
 def _same_classes(model: Any, announced: np.ndarray | None) -> None:
@@ -143,7 +143,7 @@ def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, che
     size = stream.first.family.size()
     kernels = "a continuum of kernels" if np.isinf(size) else f"{size:,} kernels"
     model._say(f"{known}, {kernels}, {brief(model.solver_, 200)}")
-    resume = None if saved is None else saved.resume(_identity(model, stream), seed)
+    resume = None if saved is None else saved.resume(_identity(model, source, stream), seed)
     if saved is not None and resume is not None:
         model._say(f"going on from {saved.path}")
     with nullcontext() if saved is None else saved.blamed():
@@ -153,7 +153,7 @@ def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, che
             save=None if saved is None else saved.save,
             on_iteration=model._progress(on_iteration),
         )
-    model._store(_calibrated(model, result, stream.first), stream.first.C)
+    model._store(_calibrated(model, result, stream.first), stream.first.C, stream.first)
     if saved is not None and not result.interrupted:  # after Ctrl-C the next fit goes on from it
         saved.remove()
 
@@ -332,12 +332,13 @@ def _mass(found: Survey, classes: np.ndarray) -> np.ndarray | None:
     return np.array([met.get(c, 0.0) for c in classes.tolist()])
 
 
-def _identity(model: MKL, stream: Stream) -> dict[str, Any]:
-    """Return what a checkpoint must agree on with this fit."""
+def _identity(model: MKL, source: Source, stream: Stream) -> dict[str, Any]:
+    """Return what a checkpoint must agree on with this fit; what the rows are read from comes before what follows."""
     first = stream.first
     return {
         "the version of manykernels": __version__,
         "the estimator": type(model).__name__,
+        "data": {name: digest_of(parts) for name, parts in source.contents()},
         "solver": brief(model.solver_, 90),
         "the solver's parameters": digest(model.solver_),
         "loss": model.loss_.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
 from .loop import PATIENCE, ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
+from .per_target import joined, of_targets
 from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
 
@@ -100,6 +101,14 @@ class Solver(BaseEstimator):
         """Raise ValueError when a parameter makes no sense; subclasses add what involves several of them."""
         check_parameters(self, self.rules)
 
+    def check_weighs_targets(self) -> None:
+        """Raise ValueError where the solver cannot give every target weights of its own."""
+        if not hasattr(self, "solve_targets"):
+            raise ValueError(
+                f"weights='per_target' needs a solver that weighs kernels target by target, such as LpNorm or "
+                f"LeaveOneOut, and {type(self).__name__} is none; pass one of these, or weights='shared'."
+            )
+
     def check_compatible(self, family: Family, loss: Loss) -> None:
         """Raise ValueError, in one sentence, when the family or the loss does not fit this solver."""
         name = type(self).__name__
@@ -116,6 +125,11 @@ class Solver(BaseEstimator):
         """Return the loss, the one given or what ``"auto"`` means here, after a check that all go together."""
         name = self.default_loss(n_classes) if isinstance(loss, str) and loss == "auto" else loss
         settled = get_loss(name)
+        if settled.structured:
+            raise ValueError(
+                f"loss is {brief(settled)}, whose outputs span several rows, and an estimator predicts row by row; "
+                "pass a Problem with groups to Obscure().solve instead."
+            )
         self.check_compatible(family, settled)
         return settled
 
@@ -123,8 +137,10 @@ class Solver(BaseEstimator):
         """Whether it chooses C itself for this problem, where that is left open."""
         return self.chooses_C
 
-    def penalties(self, u: np.ndarray, g: np.ndarray, lam: float) -> tuple[float, float]:
-        """Return the penalty of the norms u, over λ/2, and its conjugate at g: what a certificate needs."""
+    def penalties(
+        self, u: np.ndarray, g: np.ndarray, lam: float, members: Sequence[Any] = ()
+    ) -> tuple[float, float]:
+        """Return the penalty of the norms u of members, over λ/2, and its conjugate at g: what a certificate needs."""
         return penalties(u, g, self.p)
 
     def default_loss(self, n_classes: int | None) -> str:
@@ -373,6 +389,14 @@ class BatchSolver(Solver):
             advice = "raise max_iter or tol" if n_iter >= self.max_iter else STALLED
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
         return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+
+    def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
+        """Give every target weights of its own: one problem after the other, on the same kernels.
+
+        The objective and the gap are sums over the targets.
+        """
+        numbers = [np.array([k]) for k in range(problem.n_outputs)]
+        return joined(problem, [(k, self.solve(of_targets(problem, k), None, on_iteration)) for k in numbers])
 
 
 def generator(random_state: Any) -> np.random.Generator:

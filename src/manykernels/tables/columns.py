@@ -238,6 +238,16 @@ class Columns:
         """Number of columns that come out."""
         return int(self._starts[-1])
 
+    def example(self) -> list[list[Any]]:
+        """Return a row such as it could come in."""
+        values = {"number": 0.0, "flag": False, "date": np.datetime64(0, "s")}
+        return [
+            [
+                self._category(j).a_level if k == "category" else values.get(k)
+                for j, k in enumerate(self.kinds)
+            ]
+        ]
+
     @property
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that are not left out."""

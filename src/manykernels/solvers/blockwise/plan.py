@@ -342,14 +342,18 @@ def check_known(known: dict[str, np.ndarray], family, n_features: int) -> None:
         _check_member(parts[k], values, n_features)
 
 
+#: Bandwidths below this, and above its inverse, leave the range of numbers when they are squared.
+LEAST = 1e-150
+
+
 def _check_member(part, values: np.ndarray, n_features: int) -> None:
     if not hasattr(part, "statistic"):
         known = values[0] in range(int(part.size()))
         demand(known, "values holds a kernel that is not in the list")
     elif part.ard:
-        demand(len(values) == n_features and (values > 0).all(), "values holds what is no bandwidth")
+        demand(len(values) == n_features and (values > LEAST).all(), "values holds what is no bandwidth")
     else:
-        demand(len(values) and 0 < values[0] < np.inf, "values holds what is no bandwidth")
+        demand(len(values) and LEAST < values[0] < 1 / LEAST, "values holds what is no bandwidth")
 
 
 def _is_union(family) -> bool:
