@@ -200,6 +200,8 @@ def main():
     tasks = [(g, seed, name, grid, steps) for seed in range(repetitions) for g in gammas for name in names]
     found = Comparison.run(work, tasks, args, journal)
     record = found.record("bandwidth_synthetic", rows(found))
+    about = (THESIS, "Fig. 6.6", "Mean test error in %")
+    record["tables"] = [found.task_table(about, [m for m in SHOWN if m in found.methods])]
     finish(record, args.out, figures={"": lambda plt: draw(plt, found)}, journal=journal)
 
 

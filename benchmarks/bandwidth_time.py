@@ -162,6 +162,25 @@ def rows_about(by_rows, by_kernels) -> list[dict]:
     ]
 
 
+def seconds_table(by_rows, by_kernels) -> dict:
+    """Return seconds at the most rows, and how the time grows with the kernels, by method."""
+    most, kernels = max(r["rows"] for r in by_rows), [r["kernels"] for r in by_kernels]
+    names = list(dict.fromkeys(r["method"] for r in by_rows))
+
+    def of(records, key, value, m):
+        return next((r["seconds"] for r in where(records, method=m) if r[key] == value), None)
+
+    lines = []
+    for m in names:
+        first, last = (of(by_kernels, "kernels", k, m) for k in (min(kernels), max(kernels)))
+        at = of(by_rows, "rows", most, m)
+        lines.append(
+            [m, "–" if at is None else f"{at:.2f}", f"× {last / first:.1f}" if first and last else "–"]
+        )
+    head = ["", f"CPU seconds, {most:,} rows", f"{max(kernels):,} kernels instead of {min(kernels)}"]
+    return {"source": THESIS, "item": "Fig. 6.8", "title": "Time of a fit", "head": head, "lines": lines}
+
+
 def aims(ratios, search) -> dict:
     """Return what is aimed at beside the thesis."""
     return {
@@ -226,6 +245,7 @@ def main():
     record = {
         "benchmark": "bandwidth_time",
         "rows": rows_about(by_rows, by_kernels),
+        "tables": [seconds_table(by_rows, by_kernels)],
         "verdicts": aims(ratios, search),
         "by_rows": by_rows,
         "by_kernels": by_kernels,

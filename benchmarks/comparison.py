@@ -198,11 +198,29 @@ class Comparison:
         """Return what a figure shows: "one split", or "median and quartiles over 3 to 5 splits"."""
         return f"one {noun}" if self.counts == "1" else f"median and quartiles over {self.counts} {noun}s"
 
+    def rank_table(self, about, published, unit=100.0, digits=2) -> dict:
+        """Return median ranks among the published methods, the published ones in brackets, and mean errors of all."""
+        ranks, lines = self.ranks(published), []
+        for m in sorted(self.methods, key=lambda m: (ranks.get(m, np.inf), self.methods.index(m))):
+            rank = f"{ranks[m]:g} ({published[m]:g})" if m in ranks else "–"
+            mean = unit * np.mean([self.errors[m][t].mean() for t in self.tasks])
+            lines.append([m, rank, f"{mean:.{digits}f}"])
+        return self._table(about, ["", "median rank", "mean error"], lines)
+
+    def task_table(self, about, names, unit=100.0, digits=1) -> dict:
+        """Return mean errors, methods by tasks; `about`: source, item, title."""
+        lines = [[m, *(f"{unit * self.errors[m][t].mean():.{digits}f}" for t in self.tasks)] for m in names]
+        return self._table(about, ["", *self.tasks], lines)
+
     def error_table(self, about, names, unit=100.0, digits=1) -> dict:
         """Return mean errors with their standard errors, tasks by methods; `about`: source, item, title."""
         lines = [[t, *(self._cell(self.errors[m][t] * unit, digits) for m in names)] for t in self.tasks]
+        return self._table(about, ["", *names], lines)
+
+    def _table(self, about, head, lines) -> dict:
         source, item, title = about
-        return {"source": source, "item": item, "title": title, "head": ["", *names], "lines": lines}
+        title = f"{title}; repetitions: {self.counts}"
+        return {"source": source, "item": item, "title": title, "head": head, "lines": lines}
 
     @staticmethod
     def _cell(values, digits) -> str:

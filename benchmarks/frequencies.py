@@ -83,7 +83,7 @@ def work(seed, sizes, grid, name) -> list[dict]:
     found = {**about, "method": name, **evaluate(next(m for m in methods() if m.name == name), s, grid)}
     if name == "GCD-2s (1D)":
         learned = AlignedKernel(SEARCH, solver=GreedyAlignment(corrective=False)).fit(s.X, s.y)
-        found["found"] = [(row["sigma"], row["weight"]) for row in learned.combination_.table()]
+        found["found"] = [(row["sigma"], row["weight"]) for row in learned.combination_.records()]
     return [found]
 
 
@@ -214,6 +214,10 @@ def main():
     tasks = [(seed, sizes, grid, name) for seed in range(repetitions) for name in names]
     found = Comparison.run(work, tasks, args, journal)
     record = {**found.record("frequencies", rows(found, curve)), "single": curve}
+    about = (THESIS, "Fig. 3.3", "Test error in %, mean and standard error")
+    by_method = found.error_table(about, found.methods)
+    by_method |= {"head": ["", "error"], "lines": list(zip(found.methods, by_method["lines"][0][1:]))}
+    record["tables"] = [by_method]
     finish(record, args.out, figures={"": lambda plt: draw(plt, found, curve)}, journal=journal)
 
 

@@ -184,6 +184,12 @@ def main():
     tasks = pair_tasks(X, letters, pairs, sizes, repetitions, names_of(methods(steps), wanted), grid, steps)
     found = Comparison.run(work, tasks, args, journal)
     record = found.record("letter_pairs", rows(found), RANKS)
+    about = (
+        THESIS,
+        "Fig. 6.10",
+        "Median rank (thesis) and mean error in % over the pairs",
+    )
+    record["tables"] = [found.rank_table(about, RANKS)]
     title = f"Letter pairs, {sizes[0]} training rows"
     figures = {
         "": lambda plt: found.strips(plt, title, "test error, %"),

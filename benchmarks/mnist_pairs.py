@@ -146,6 +146,12 @@ def main():
     tasks = pair_tasks(X, y, pairs, sizes, repetitions, names_of(methods(), wanted), grid)
     found = Comparison.run(work, tasks, args, journal)
     record = found.record("mnist_pairs", rows(found), RANKS)
+    about = (
+        THESIS,
+        "Fig. 6.9",
+        "Median rank (thesis) and mean error in % over the pairs",
+    )
+    record["tables"] = [found.rank_table(about, RANKS)]
     title = f"MNIST pairs, {sizes[0]} training rows"
     finish(
         record, args.out, figures={"": lambda plt: found.strips(plt, title, "test error, %")}, journal=journal

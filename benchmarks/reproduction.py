@@ -8,6 +8,7 @@ two comments,
     <!-- verdicts: Orabona et al. (2012) -->
     <!-- end of verdicts -->
 
+or a record's tables of figures (``<!-- figures: mnist_pairs -->``, ``<!-- end of figures -->``),
 and names a verdict elsewhere by a link, such as ``[reproduced](reproduction.md#afkanpour-2013-fig-63)``; the tests
 compare both with the records (``tests/docs/test_reproduction.py``).
 
@@ -27,6 +28,7 @@ from papers import ITEMS, VERDICTS
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "docs" / "results", ROOT / "docs" / "reproduction.md"
 BLOCK = re.compile(r"(<!-- verdicts: (?P<of>[^>]+?) -->\n).*?(<!-- end of verdicts -->)", re.DOTALL)
+FIGURES = re.compile(r"(<!-- figures: (?P<of>\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 KEPT = ("benchmark", "command", "seconds", "machine", "rows", "tables")
 
 
@@ -115,7 +117,7 @@ def spent(seconds: float) -> str:
 def counted(rows) -> str:
     """Return how many rows have which verdict."""
     counts = {v: sum(r["verdict"] == v for r in rows) for v in VERDICTS}
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return ", ".join(f"{verdict} {count}" for verdict, count in counts.items() if count)
 
 
 def section(source: str, item: str, rows, records) -> str:
@@ -147,7 +149,7 @@ def page(records: dict[str, dict]) -> str:
         rows = rows_of(records, source)
         by_item = {i: [r for r in rows if r["item"] == i] for i in ITEMS[source]}
         parts += [
-            f"## {source}\n\n{title} Of {len(rows)} claims {counted(rows)}.\n",
+            f"## {source}\n\n{title} {len(rows)} claims: {counted(rows)}.\n",
             overview(source, by_item),
         ]
         parts += [section(source, i, found, records) for i, found in by_item.items() if found]
@@ -186,9 +188,10 @@ CPU time, one thread; `make reproduce` runs two processes at a time where it can
 
 
 def with_blocks(text: str, records: dict[str, dict]) -> str:
-    """Return a page with its tables of verdicts as the records have them.
+    """Return a page with its tables as the records have them.
 
-    A block names a paper, or some of its items: ``Afkanpour (2013): Fig. 3.2, Fig. 3.3``.
+    A block names a paper, or some of its items: ``Afkanpour (2013): Fig. 3.2, Fig. 3.3``; one of ``figures`` names the
+    record whose tables it shows.
     """
 
     def fill(found):
@@ -197,7 +200,12 @@ def with_blocks(text: str, records: dict[str, dict]) -> str:
         rows = [r for r in rows_of(records, source) if r["item"] in wanted]
         return f"{found[1]}\n{verdict_table(rows)}\n{found[3]}"
 
-    return BLOCK.sub(fill, text)
+    def figures(found):
+        tables = records.get(found["of"], {}).get("tables", [])
+        shown = "\n".join(f"{t['title']}:\n\n{table(t['head'], t['lines'])}" for t in tables)
+        return f"{found[1]}\n{shown}\n{found[3]}"
+
+    return FIGURES.sub(figures, BLOCK.sub(fill, text))
 
 
 def pages(records: dict[str, dict]) -> dict[pathlib.Path, str]:
@@ -205,7 +213,7 @@ def pages(records: dict[str, dict]) -> dict[pathlib.Path, str]:
     found = {PAGE: page(records)}
     for path in sorted(PAGE.parent.glob("*.md")):
         text = path.read_text(encoding="utf-8")
-        if path != PAGE and BLOCK.search(text):
+        if path != PAGE and (BLOCK.search(text) or FIGURES.search(text)):
             found[path] = with_blocks(text, records)
     return found
 

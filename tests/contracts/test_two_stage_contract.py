@@ -8,7 +8,8 @@ from sklearn.kernel_ridge import KernelRidge
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.certificates import certify
 from manykernels.combination import Combination
-from manykernels.solvers import TwoStageSolver
+from manykernels.families import Products
+from manykernels.solvers import Alignment, TwoStageSolver
 
 from .cases import BATCH_KERNELS, OUTPUTS, problem
 
@@ -65,3 +66,22 @@ def test_callback_is_called_once():
     steps = []
     Decreasing().solve(problem("squared"), on_iteration=steps.append)
     assert len(steps) == 1
+
+
+#: Criteria of Alignment besides the first, with a family and the losses they take.
+CRITERIA = {
+    "plain": (Alignment(centred=False), None, OUTPUTS[::3]),
+    "fsm": (Alignment(criterion="fsm"), None, [("hinge", 1), ("softmax", 3)]),
+    "kl": (Alignment(criterion="kl", epsilon=0.1), None, OUTPUTS[::3]),
+    "stochastic": (Alignment(max_iter=5, draws=4, random_state=0), Products(degree=2), OUTPUTS[::3]),
+}
+
+
+@pytest.mark.parametrize("name, outputs", [(n, o) for n, (_, _, some) in CRITERIA.items() for o in some])
+def test_every_criterion_gives_weights_and_a_certified_machine(name, outputs):
+    solver, family, _ = CRITERIA[name]
+    pb = problem(*outputs, weights="zeros", family=family)
+    r = solver.solve(pb)
+    assert r.converged and r.gap_kind == "exact" and abs(r.gap) <= 1e-8 * r.objective
+    assert (r.combination.weights >= 0).all() and r.combination.weights.any()
+    assert repr(solver) == repr(CRITERIA[name][0]) and not r.dual_coef[pb.sample_weight == 0].any()

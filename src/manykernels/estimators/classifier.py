@@ -82,7 +82,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         For solvers that draw at random and have no state of their own.
     warm_start : bool
         Whether a second fit starts from the weights of the first, so that a fit can go on after Ctrl-C; for solvers
-        that start from weights (LpNorm, SimpleMKL, SILP).
+        that start from weights (LpNorm, SimpleMKL, SILP, HessianMKL, PolynomialMKL).
     verbose : int
         Whether to report progress on the standard error stream.
     class_weight : dict, "balanced" or None
@@ -101,8 +101,8 @@ class MKLClassifier(ClassifierMixin, MKL):
     weights_, rho_ : (m,) arrays
         Weights θ_i/ρ_i² and scales ρ_i of the kernels, in the order of ``combination_.members``.
     dual_coef_ : (n, c) array or None
-        A. The scores are ``Σ_i weights_i K_i A + intercept_``. None for solvers on random features (Blockwise,
-        TriplyStochastic), which have coefficients of features instead.
+        A. The scores are ``Σ_i weights_i K_i A + intercept_`` (PolynomialMKL has a power of the sum in its place). None
+        for solvers on random features (Blockwise, TriplyStochastic), which have coefficients of features instead.
     intercept_ : (c,) array
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.

@@ -174,15 +174,18 @@ class TileBank(Bank):
 
     def inner_products(self, M: np.ndarray) -> np.ndarray:
         """Return <K_i, M>, from one pass over the upper triangles."""
+        stacks = self._stacks()
 
-        def partial(tile):
-            a, b = tile
+        def partial(t):
+            a, b = self.tiles[t]
             part = M[a:b, a:].copy()
             part[:, b - a :] *= 2  # the tile stands for its mirror image too
+            if stacks is not None:
+                return stacks[t].reshape(self.n_members, -1) @ part.ravel()
             block = self.open(a, b)
             return np.array([np.vdot(block(i), part) for i in range(self.n_members)])
 
-        return np.sum(map_in_threads(partial, self.tiles), axis=0)
+        return np.sum(map_in_threads(partial, range(len(self.tiles))), axis=0)
 
 
 class Sharing:

@@ -1,4 +1,4 @@
-"""Centred alignment with the targets: the weights of given kernels, and the scale of what they add up to."""
+"""Alignment with the targets, centred or not: the weights of given kernels, and the scale of what they add up to."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from ..combination import Combination
 from ..families.base import Family
 from ..problem import Problem
 from .base import NothingAligned
+from .calibration import are_classes
 from .centring import Centring, centred_products, nonnegative_weights, squares_less_identity
 
 #: Least variance of a combination, relative to its mean diagonal, that is scaled to 1; less is next to rounding.
 LEAST_VARIANCE = 1e-6
+#: What the scale of a kernel may be, whose inner products with others and their weights are computed with.
+LARGEST = 1e70
 
 
 def weigh(
-    problem: Problem, members: Sequence[Any], rho_sq: np.ndarray, own_pairs: bool = True
+    problem: Problem,
+    members: Sequence[Any],
+    rho_sq: np.ndarray,
+    own_pairs: bool = True,
+    centred: bool = True,
 ) -> tuple[np.ndarray, float]:
     """Return the best aligned θ of some members, on an arbitrary scale, and the alignment it reaches."""
-    M, b, norm = _products(problem, members, own_pairs, diagonal_only=False)
+    check_alignable(problem, members, rho_sq)
+    M, b, norm = _products(problem, members, own_pairs, centred, diagonal_only=False)
     inverse = np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
     M, b = M * np.multiply.outer(inverse, inverse), b * inverse
     theta = nonnegative_weights(M, b)
@@ -32,9 +40,22 @@ def weigh(
     return theta, float(b @ theta) / (length * norm) if length > 0 else 0.0
 
 
-def own_alignments(problem: Problem, members: Sequence[Any], own_pairs: bool = True) -> np.ndarray:
-    """Return the centred alignment of every member with the targets; 0 for a constant one, or a negative one."""
-    squares, b, norm = _products(problem, members, own_pairs, diagonal_only=True)
+def check_alignable(problem: Problem, members: Sequence[Any], rho_sq: np.ndarray) -> None:
+    """Raise ValueError for members whose squares leave the range of floats: alignment is made of those."""
+    extreme = np.flatnonzero((rho_sq > LARGEST) | ((rho_sq < 1 / LARGEST) & (rho_sq > 0)))
+    if len(extreme):
+        name, scale = problem.family.label(members[extreme[0]]), rho_sq[extreme[0]]
+        raise ValueError(
+            f"kernels: {name} has the scale {scale:.1e} on these rows, too extreme to align; standardise the columns "
+            "of X."
+        )
+
+
+def own_alignments(
+    problem: Problem, members: Sequence[Any], own_pairs: bool = True, centred: bool = True
+) -> np.ndarray:
+    """Return the alignment of every member with the targets; 0 for a negative one, or where centring leaves nothing."""
+    squares, b, norm = _products(problem, members, own_pairs, centred, diagonal_only=True)
     return np.maximum(_ratios(b, np.sqrt(squares) * norm), 0.0)
 
 
@@ -42,9 +63,9 @@ def _ratios(b, norms):
     return np.divide(b, norms, out=np.zeros(len(b)), where=norms > 0)
 
 
-def _products(problem: Problem, members, own_pairs, *, diagonal_only):
+def _products(problem: Problem, members, own_pairs, centred, *, diagonal_only):
     """Return inner products of members with each other and with the targets, and the targets' norm."""
-    centring = Centring(problem.sample_weight)
+    centring = Centring(problem.sample_weight, centred)
     Y = aligned_targets(problem, centring)
     bank = problem.family.bank(problem.X, members)
     M, b = centred_products(bank, centring, Y, diagonal_only=diagonal_only)
@@ -54,11 +75,11 @@ def _products(problem: Problem, members, own_pairs, *, diagonal_only):
 
 
 def _without_identity(problem: Problem, members, centring: Centring, Y, M, b):
-    """Return the inner products of K_i - d_i I, d_i the mean diagonal; <K̃, I> = tr K̃ and <I, I> = N - 1."""
+    """Return the inner products of K_i - d_i I, d_i the mean diagonal; <K̃, I> = tr K̃ and <I, I> = N - 1, or N."""
     family: Any = problem.family
     own = family.mean_diag(problem.X, members, problem.sample_weight)
-    traces = centring.total * (own - family.forms(problem.X, centring.w[:, None], members))
-    identity = centring.total - 1
+    traces = centring.total * (own - family.forms(problem.X, centring.shift[:, None], members))
+    identity = centring.identity
     b = b - own * np.square(Y).sum()
     squares = squares_less_identity(M if M.ndim == 1 else np.diagonal(M), own, traces, identity)
     kept = squares > 0  # of a kernel next to the identity nothing is left
@@ -70,8 +91,16 @@ def _without_identity(problem: Problem, members, centring: Centring, Y, M, b):
 
 
 def aligned_targets(problem: Problem, centring: Centring) -> np.ndarray:
-    """Return Ỹ, or raise when nothing can be aligned with it."""
-    Y = centring.targets(problem.Y)
+    """Return Ỹ, or raise when nothing can be aligned with it.
+
+    Classes are coded so that two rows of one class have the product 1, and of two of k classes -1/(k - 1): for two
+    classes that is 1 and -1. Centring leaves the same of it, up to a factor, as of any other code.
+    """
+    Y = problem.Y
+    if Y.shape[1] > 1 and are_classes(Y):
+        k = Y.shape[1]
+        Y = ((Y > 0) - 1 / k) * np.sqrt(k / (k - 1))
+    Y = centring.targets(Y)
     if not Y.any():
         raise NothingAligned(
             "y is constant, so that no kernel can be aligned with it; check y and sample_weight."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,19 +17,24 @@ from .._util.text import brief, warn
 from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
+from ..families.finite import Precomputed
+from ..kernels.statistics import dense
 from ..losses import Loss, get_loss
-from ..predictors import Predictor
+from ..predictors import Dual, Predictor
 from ..problem import Problem, Result, Trace
 from ..streaming.stream import MemoryStream, Stream
 from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
 from .loop import PATIENCE, ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
+from .per_target import joined, of_targets
 from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
 
 #: What to say where rounding ends the steps.
 STALLED = "the last ones brought no progress: raise tol, lower C, or standardise the columns of X"
+#: What columns of X and mean diagonals of kernels, and what targets, may be where features are in single precision.
+FARTHEST_X, FARTHEST_Y = 1e30, 1e15
 #: Relative gap of runs that are only compared with each other.
 ROUGH = 1e-2
 
@@ -54,6 +60,8 @@ class Solver(BaseEstimator):
         Whether ``C="auto"`` means something.
     prefers_base_scale : bool
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
+    needs_grams : bool
+        Whether it needs matrices of all pairs of rows even where kernels have explicit features.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -64,6 +72,7 @@ class Solver(BaseEstimator):
     accepts_init: ClassVar[bool] = False
     learns_bandwidths: ClassVar[bool] = False
     chooses_C: ClassVar[bool] = False
+    needs_grams: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 
@@ -91,6 +100,14 @@ class Solver(BaseEstimator):
     def check_params(self) -> None:
         """Raise ValueError when a parameter makes no sense; subclasses add what involves several of them."""
         check_parameters(self, self.rules)
+
+    def check_weighs_targets(self) -> None:
+        """Raise ValueError where the solver cannot give every target weights of its own."""
+        if not hasattr(self, "solve_targets"):
+            raise ValueError(
+                f"weights='per_target' needs a solver that weighs kernels target by target, such as LpNorm or "
+                f"LeaveOneOut, and {type(self).__name__} is none; pass one of these, or weights='shared'."
+            )
 
     def check_compatible(self, family: Family, loss: Loss) -> None:
         """Raise ValueError, in one sentence, when the family or the loss does not fit this solver."""
@@ -120,8 +137,10 @@ class Solver(BaseEstimator):
         """Whether it chooses C itself for this problem, where that is left open."""
         return self.chooses_C
 
-    def penalties(self, u: np.ndarray, g: np.ndarray, lam: float) -> tuple[float, float]:
-        """Return the penalty of the norms u, over λ/2, and its conjugate at g: what a certificate needs."""
+    def penalties(
+        self, u: np.ndarray, g: np.ndarray, lam: float, members: Sequence[Any] = ()
+    ) -> tuple[float, float]:
+        """Return the penalty of the norms u of members, over λ/2, and its conjugate at g: what a certificate needs."""
         return penalties(u, g, self.p)
 
     def default_loss(self, n_classes: int | None) -> str:
@@ -166,6 +185,8 @@ def machine_on(
     problem: Problem, combination: Combination, log: Log, start: np.ndarray | None = None
 ) -> Result:
     """Return the machine on a fixed kernel, with the gap of that problem; `start` has dual coefficients near by."""
+    if combination.degree > 1:
+        return _machine_on_power(problem, combination, log, start)
     theta = combination.weights * combination.rho**2
     work = Workspace(problem, combination.family, combination.members, combination.rho**2, None)
     work._last = start
@@ -182,6 +203,17 @@ def machine_on(
             ConvergenceWarning,
         )
     return result_of(work.predictor(iterate), iterate, log.trace(), n_iter=1, converged=converged)
+
+
+def _machine_on_power(problem: Problem, combination: Combination, log: Log, start) -> Result:
+    """Return the machine on a power of kernels, as on one kernel matrix."""
+    family = Precomputed().resolve(1)
+    one = Combination(family, [0], np.ones(1), np.ones(1))
+    K = combination.gram(problem.X)[:, :, None]
+    found = machine_on(replace(problem, X=K, family=family), one, log, start)
+    assert found.dual_coef is not None
+    predictor = Dual.from_training(combination, problem.X, found.dual_coef, found.intercept)
+    return replace(found, predictor=predictor, combination=combination)
 
 
 def any_kernel(problem: Problem) -> Combination:
@@ -220,6 +252,35 @@ class StreamingSolver(Solver):
 
     def check_state(self, state: State, problem: Problem) -> None:
         """Raise Damaged where a state that came from a file is none of this solver's on such a problem."""
+
+    def check_range(self, batch: Problem, *, part: bool = False) -> None:
+        """Raise ValueError for rows, targets or kernels beyond single precision, which features are computed in.
+
+        `part` says that there are other rows, beside which these may be as small as they like.
+        """
+        tops = np.ravel(dense(abs(batch.X).max(axis=0))) if batch.n_rows else np.zeros(0)
+        found = [(f"column {j} of X", top, FARTHEST_X) for j, top in enumerate(tops.tolist())]
+        if batch.loss.regression:
+            found.append(("y", float(np.abs(batch.Y).max(initial=0.0)), FARTHEST_Y))
+        for what, top, most in found:
+            if top > most or (0.0 < top < 1 / most and not part):
+                raise ValueError(
+                    f"{what} has values up to {top:.0e}, and {type(self).__name__} computes in single precision; "
+                    "rescale it."
+                )
+        for family in () if part else batch.family.families():
+            if not np.isinf(family.size()):
+                self._check_sizes(family, batch)
+
+    def _check_sizes(self, family: Any, batch: Problem) -> None:
+        members = family.members()
+        size = family.mean_diag(batch.X, members, batch.sample_weight)
+        extreme = np.flatnonzero(~(size <= FARTHEST_X) | ((size < 1 / FARTHEST_X) & (size > 0)))
+        if len(extreme):
+            raise ValueError(
+                f"kernels: {family.label(members[extreme[0]])} has values of {size[extreme[0]]:.0e} on these rows, and "
+                f"{type(self).__name__} computes in single precision; standardise the columns of X."
+            )
 
     @property
     def rows_at_once(self) -> int:
@@ -325,9 +386,17 @@ class BatchSolver(Solver):
         if descent.interrupted:
             warn_interrupted(n_iter, "iterations", gap)
         elif not (descent.closed or descent.stopped):
-            advice = STALLED if descent.stalled else "raise max_iter or tol"
+            advice = "raise max_iter or tol" if n_iter >= self.max_iter else STALLED
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
         return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+
+    def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
+        """Give every target weights of its own: one problem after the other, on the same kernels.
+
+        The objective and the gap are sums over the targets.
+        """
+        numbers = [np.array([k]) for k in range(problem.n_outputs)]
+        return joined(problem, [(k, self.solve(of_targets(problem, k), None, on_iteration)) for k in numbers])
 
 
 def generator(random_state: Any) -> np.random.Generator:

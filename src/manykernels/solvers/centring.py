@@ -1,8 +1,8 @@
-"""Centred kernel matrices and their inner products, weighted so that a weight equals a repetition.
+"""Centred kernel matrices (or plain ones) and their inner products, weighted so that a weight equals a repetition.
 
 With weights s, N = Σs and w = s/N, a kernel matrix is centred to C K Cᵀ, C = I - 1wᵀ, and the inner product of two
 is Σ_st s_s s_t K_st K'_st. Everything here works on K̃ = D C K Cᵀ D, D = diag(√s), whose plain inner products
-these are. The target kernel is K̃* = Ỹ Ỹᵀ, Ỹ = D C Y, never formed here.
+these are. The target kernel is K̃* = Ỹ Ỹᵀ, Ỹ = D C Y, never formed here. Without centring C = I.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 from scipy.optimize import nnls
 
 from .._util.threads import map_in_threads
@@ -21,6 +23,8 @@ STACK_BYTES = 2**26
 LEAST_REST = 1e-10
 #: Centred kernels smaller than this, relative to the kernel itself, are rounding.
 VANISHING = 1e-13
+#: Kernels beyond which inner products are factored by Cholesky's method.
+MANY = 1000
 
 
 class Centring:
@@ -29,17 +33,28 @@ class Centring:
     Parameters
     ----------
     sample_weight : (n,) array
+    centred : bool
+        Whether C takes means off; if not, it is the identity.
+
+    Attributes
+    ----------
+    shift : (n,) array
+        Weights of the means that are taken off, C = I - 1 shiftᵀ: w, or zeros.
+    identity : float
+        Squared norm of the identity over repetitions, centred.
     """
 
-    def __init__(self, sample_weight: np.ndarray):
+    def __init__(self, sample_weight: np.ndarray, centred: bool = True):
         self.s = np.asarray(sample_weight, dtype=float)
         self.root = np.sqrt(self.s)
         self.total = float(self.s.sum())
         self.w = self.s / self.total
+        self.shift = self.w if centred else np.zeros_like(self.w)
+        self.identity = self.total - 1 if centred else self.total
 
     def targets(self, Y: np.ndarray) -> np.ndarray:
         """Return Ỹ; zero where Y is constant to rounding."""
-        centred = Y - self.w @ Y
+        centred = Y - self.shift @ Y
         level = np.abs(Y).max(axis=0, initial=0.0)
         centred[:, np.sqrt(self.w @ np.square(centred)) <= VANISHING * level] = 0.0
         return self.root[:, None] * centred
@@ -47,14 +62,22 @@ class Centring:
     def matrix(self, K: np.ndarray) -> np.ndarray:
         """Return K̃, in the memory of K; zero where only rounding is left."""
         size = self.total * float(np.abs(np.diagonal(K)).max(initial=0.0))
-        means = K @ self.w
-        K -= means[:, None] - 0.5 * float(self.w @ means)
-        K -= means - 0.5 * float(self.w @ means)
+        means = K @ self.shift
+        K -= means[:, None] - 0.5 * float(self.shift @ means)
+        K -= means - 0.5 * float(self.shift @ means)
         K *= self.root[:, None]
         K *= self.root
         if np.linalg.norm(K) <= VANISHING * size:
             K[:] = 0.0
         return K
+
+    def pulled(self, M: np.ndarray) -> np.ndarray:
+        """Return N with <K, N> = <K̃, M> for every K: Cᵀ D M D C, for a symmetric M."""
+        N = self.root[:, None] * M * self.root
+        means = N.sum(axis=1)
+        N -= np.multiply.outer(self.shift, means - 0.5 * means.sum() * self.shift)
+        N -= np.multiply.outer(means - 0.5 * means.sum() * self.shift, self.shift)
+        return N
 
 
 def centred_products(
@@ -80,16 +103,24 @@ def centred_products(
     M : (m, m) or (m,) array
     b : (m,) array
     """
-    if isinstance(bank, FeatureBank):
-        M, b = _from_features(bank, centring, Y)
-        return (np.diagonal(M).copy(), b) if diagonal_only else (M, b)
-    return _from_tiles(bank, centring, Y, diagonal_only, stack_bytes)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(bank, FeatureBank):
+            M, b = _from_features(bank, centring, Y)
+            M = np.diagonal(M).copy() if diagonal_only else M
+        else:
+            M, b = _from_tiles(bank, centring, Y, diagonal_only, stack_bytes)
+    if not (np.isfinite(M).all() and np.isfinite(b).all()):
+        raise ValueError(
+            "kernels: squares of their values on these rows leave the range of floats, and alignment needs them; "
+            "standardise the columns of X, or lower the degree."
+        )
+    return M, b
 
 
 def _from_features(bank: FeatureBank, centring, Y):
     phi, _ = bank.features(np.ones(bank.n_members))
     size = np.sqrt(centring.w @ np.square(phi))
-    phi = phi - centring.w @ phi
+    phi = phi - centring.shift @ phi
     phi[:, np.sqrt(centring.w @ np.square(phi)) <= VANISHING * size] = 0.0
     phi *= centring.root[:, None]
     starts = np.concatenate([[0], np.cumsum(bank.widths)[:-1]])
@@ -100,8 +131,8 @@ def _from_features(bank: FeatureBank, centring, Y):
 
 def _from_tiles(bank: Any, centring, Y, diagonal_only, stack_bytes):
     n, m = bank.n_rows, bank.n_members
-    means, tops = _row_means(bank, centring.w)
-    grand = means @ centring.w
+    means, tops = _row_means(bank, centring.shift)
+    grand = means @ centring.shift
     rows = max(1, stack_bytes // (8 * m * n))
     tiles = [(t, c, min(c + rows, b)) for t, (a, b) in enumerate(bank.tiles) for c in range(a, b, rows)]
 
@@ -166,11 +197,22 @@ def nonnegative_weights(M: np.ndarray, b: np.ndarray) -> np.ndarray:
     if len(used) == 0:
         return v
     scaled = M[np.ix_(used, used)] / np.multiply.outer(norms[used], norms[used])
-    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-    kept = values > len(used) * np.finfo(float).eps * values[-1]
-    root = np.sqrt(values[kept])
-    factor = root[:, None] * vectors[:, kept].T
-    target = (vectors[:, kept].T @ (b[used] / norms[used])) / root
+    factor, target = least_squares((scaled + scaled.T) / 2, b[used] / norms[used])
     found, _ = nnls(factor, target, maxiter=max(300, 30 * len(used)))
     v[used] = found / norms[used]
     return v
+
+
+def least_squares(M: np.ndarray, b: np.ndarray, many: int = MANY) -> tuple[np.ndarray, np.ndarray]:
+    """Return F and t with FᵀF = M and Fᵀt = b, without the directions in which M is zero to rounding."""
+    least = len(b) * np.finfo(float).eps
+    if len(b) > many:  # Cholesky with pivots: O(m r²) for the rank r, which few rows keep low
+        L, pivots, rank, _ = dpstrf(M, tol=least, lower=1)
+        L, order = np.tril(L)[:, :rank], pivots - 1
+        factor = np.empty((rank, len(b)))
+        factor[:, order] = L.T
+        return factor, solve_triangular(L[:rank], b[order[:rank]], lower=True)
+    values, vectors = np.linalg.eigh(M)
+    kept = values > least * values[-1]
+    root = np.sqrt(values[kept])
+    return root[:, None] * vectors[:, kept].T, (vectors[:, kept].T @ b) / root

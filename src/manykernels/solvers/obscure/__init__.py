@@ -147,7 +147,8 @@ class _Epochs:
     def best(self) -> Iterate:
         """Return the best iterate; f = 0 where rows of very unequal weight have left none that is better."""
         found = self.descent.answer
-        return found if found.objective <= self.start else self.passes.nothing()
+        better = self.descent.closed or found.objective <= self.start
+        return found if better else self.passes.nothing()
 
     def __call__(self, stage: str, rule: StepRule, most: int) -> Iterator[Iterate]:
         """Yield the iterates of up to `most` epochs, fewer when the objective settles."""
@@ -361,7 +362,7 @@ class Ufo(_Stochastic):
         q = max(2.0, 2.0 * np.log(n_members))
         return float(q / (q - 1.0))
 
-    def penalties(self, u, g, lam):
+    def penalties(self, u, g, lam, members=()):
         """Return the elastic-net penalty of the norms u, over λ/2, and its conjugate at g."""
         p, threshold = self.norm(len(u)), self.alpha / lam
         if threshold == 0:

@@ -181,7 +181,7 @@ class ExamplePasses(Passes):
         primal = self._risk(F) + self.lam / 2 * (self.penalties(u, g, self.lam)[0] + float(b @ b))
         multiple = float(np.min(self._shares(mass), initial=1.0))
         dual = self._dual(multiple * mass, multiple * A, multiple**2 * g)
-        return _Weighed(theta, A, None, b, g, u, primal, primal, dual, mass)
+        return _Weighed(theta, A, F, None, b, g, u, primal, primal, dual, mass)
 
     def _shares(self, mass) -> np.ndarray:
         """Return for every example which part of its mixture is feasible, at most 1."""

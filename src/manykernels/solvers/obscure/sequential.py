@@ -254,7 +254,7 @@ class Passes:
         u = theta * np.sqrt(g)
         multiple = feasible_multiple(pb.loss, self.Y, A, pb.C, self.s)
         bounds = self._bounds(u, A * multiple, F, g * multiple**2, A.sum(axis=0))
-        return Iterate(theta, A, None, A.sum(axis=0), g, u, bounds.primal, bounds.primal, bounds.dual)
+        return Iterate(theta, A, F, None, A.sum(axis=0), g, u, bounds.primal, bounds.primal, bounds.dual)
 
     def _some_weights(self, theta, A):
         """Return the weights; where all are zero with f = 0, any will do. Below a threshold, they must be 0."""
