@@ -226,28 +226,32 @@ def since_first(record, key, level):
 
 def about_pegasos(records, others, about):
     """Return the row on Obscure and Pegasos-MKL at all C: which is first near the optimum, and which ends nearer."""
-    texts, wins, ends = [], [], []
+    texts, sooner, early, nearer = [], [], [], []
     for at in [where(others, C=C) for C in OTHER_C] + [where(records, p=SHOWN)]:
-        best = of(at, "LpNorm, joint")[0]["objective"]
+        best = of(at, "LpNorm, joint")[0]
         pair = [of(at, method)[0] for method in ("Obscure", "Pegasos-MKL")]
-        found = [[since_first(r, "objective", level * best) for level in LEVELS] for r in pair]
-        last = [r["objective"] / best for r in pair]
-        wins += [a < b for a, b in zip(*found, strict=True) if np.isfinite(min(a, b))]
-        ends.append(last[0] < last[1])
+        found = [[since_first(r, "objective", level * best["objective"]) for level in LEVELS] for r in pair]
+        right = [since_first(r, "error", best["error"] + 0.005) for r in pair]
+        last = [r["objective"] / best["objective"] for r in pair]
+        sooner += [a < b for a, b in zip(*found, strict=True) if np.isfinite(min(a, b))]
+        early.append(right[0] < right[1])
+        nearer.append(last[0] < last[1])
         texts.append(
-            f"C = {pair[0]['C']:g}: {times(found[0])} s against {times(found[1])} s, in the end {last[0]:.2f} and "
-            f"{last[1]:.2f} times the optimum"
+            f"C = {best['C']:g}: {times(found[0])} s against {times(found[1])} s, error {times(right[:1])} against "
+            f"{times(right[1:])} s, in the end {last[0]:.2f} and {last[1]:.2f} times the optimum"
         )
     levels = ", ".join(f"{v:g}" for v in LEVELS)
     return row(
         ORABONA,
         "Fig. 2",
         "Pendigits: converges much faster than Pegasos-MKL",
-        verdict=grade(all(wins) and all(ends), partly=any(wins) or any(ends)),
+        verdict=grade(all(sooner + early + nearer), partly=any(sooner + early + nearer)),
         paper="much faster, in error and in objective; C from cross-validation",
-        ours=f"seconds to {levels} times the optimum, p = {SHOWN:g}; " + "; ".join(texts),
-        because=f"it hangs on C: sooner at {sum(wins)} of {len(wins)} pairs of C and level, nearer in the end at "
-        f"{sum(ends)} of {len(ends)} C",
+        ours=f"seconds to {levels} times the optimum and to half a point from its error, p = {SHOWN:g}; "
+        + "; ".join(texts),
+        because=f"it hangs on C, and on what is looked at: the objective falls sooner at {sum(sooner)} of "
+        f"{len(sooner)} pairs of C and level, the error at {sum(early)} of {len(early)} C; nearer the optimum in the "
+        f"end at {sum(nearer)} C",
         **about,
     )
 
@@ -276,9 +280,6 @@ def about_speed(records, about):
     ]
     reached = [f for f in sooner if f > 0]  # the others take for ever
     whole = [b["seconds"] / o["seconds"] for o, b in zip(obscure, batch, strict=True)]
-    bare = [
-        b["seconds"] / (o["seconds"] - o["curve"][0]["seconds"]) for o, b in zip(obscure, batch, strict=True)
-    ]
     near = f", there {span(reached)} times as fast" if reached else ""
     return row(
         ORABONA,
@@ -287,7 +288,7 @@ def about_speed(records, about):
         verdict=grade(min(sooner) >= 10, partly=reached and max(whole) > 1),
         paper="10 to 100 times",
         ours=f"within 0.1 points of its error at {len(reached)} of {len(sooner)} p{near}; whole fits {span(whole)} "
-        f"times, {span(bare)} times without the checks of the kernels that come before the first pass",
+        "times",
         **about,
     )
 
