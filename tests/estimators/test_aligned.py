@@ -140,7 +140,7 @@ def test_ready_made_matrices(moons):
     assert_allclose(learned.transform(stack), AlignedKernel(KERNELS).fit_transform(X, y), atol=1e-6)
     model = make_pipeline(AlignedKernel("precomputed"), SVC(kernel="precomputed"))
     assert cross_val_score(model, stack, y, cv=3).mean() > 0.8
-    with pytest.raises(ValueError, match="X holds 2 kernels, but the model was fitted on 3"):
+    with pytest.raises(ValueError, match="the model was fitted on 3 kernels of 120 rows"):
         learned.transform(stack[:, :, :2])
 
 

@@ -7,9 +7,10 @@ the screen counts where it is what ``fit`` writes; what predictions depend on is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np  # screens need none of it
 
 
 def kept_beside(target, columns, units, n_train, seconds, score) -> dict[str, Any]:
@@ -42,6 +43,8 @@ def score_of(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def units_of(metadata: Mapping[str, Any], width: int, path) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the means and deviations that rows are brought to, None where the model takes them as they are."""
+    import numpy as np
+
     if "mean" not in metadata and "scale" not in metadata:
         return None
     try:
