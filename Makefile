@@ -55,13 +55,13 @@ docs: $(STAMPS)/docs ## build the documentation, warnings being errors
 	@$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html"
 
-lint: $(STAMPS)/test ## ruff (rules and format), import-linter (the rooms) and mypy (types)
+lint: $(STAMPS)/test $(STAMPS)/lint ## ruff (rules and format), import-linter (the rooms) and mypy (types)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/mypy
 
-format: $(STAMPS)/test ## apply ruff's fixes and format
+format: $(STAMPS)/lint ## apply ruff's fixes and format
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 

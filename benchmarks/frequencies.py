@@ -85,7 +85,7 @@ def work(seed, sizes, grid, name) -> list[dict]:
     found = {**about, "method": name, **evaluate(next(m for m in methods() if m.name == name), s, grid)}
     if name == "GCD-2s (1D)":
         learned = AlignedKernel(SEARCH, solver=GreedyAlignment(corrective=False)).fit(s.X, s.y)
-        found["found"] = [(row["sigma"], row["weight"]) for row in learned.combination_.table()]
+        found["found"] = [(row["sigma"], row["weight"]) for row in learned.combination_.records()]
     return [found]
 
 

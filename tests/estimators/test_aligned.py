@@ -129,7 +129,7 @@ def test_names_of_columns_and_of_output(moons):
     assert learned.feature_names_in_.tolist() == ["left", "right"]
     names = learned.get_feature_names_out()
     assert len(names) == 120 and names[0] == "alignedkernel0"
-    assert {record["kernel"] for record in learned.combination_.table()} <= {"one", "both"}
+    assert {record["kernel"] for record in learned.combination_.records()} <= {"one", "both"}
     assert learned.set_output(transform="pandas").transform(frame).shape == (120, 120)
 
 
@@ -160,7 +160,7 @@ def test_it_goes_to_a_file_and_back(moons, tmp_path, kernels):
     learned.save(tmp_path / "kernel")
     again = load(tmp_path / "kernel")
     assert_array_equal(again.transform(X), learned.transform(X))
-    assert again.combination_.table() == learned.combination_.table()
+    assert again.combination_.records() == learned.combination_.records()
     assert repr(again) == repr(learned)
 
 

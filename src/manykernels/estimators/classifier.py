@@ -82,7 +82,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         For solvers that draw at random and have no state of their own.
     warm_start : bool
         Whether a second fit starts from the weights of the first, so that a fit can go on after Ctrl-C; for solvers
-        that start from weights (LpNorm, SimpleMKL, SILP, PolynomialMKL).
+        that start from weights (LpNorm, SimpleMKL, SILP, HessianMKL, PolynomialMKL).
     verbose : int
         Whether to report progress on the standard error stream.
     class_weight : dict, "balanced" or None
