@@ -28,6 +28,8 @@ SIZES = (500, 500, 1000)
 FINE = " [fine]"
 TRUE = "true"
 SEARCH = Dirichlets((0, 20))
+#: p = 1 on the fine list: the same problem as SimpleMKL's, by an active set, which is much faster for 201 kernels.
+ACTIVE = Greedy(201, max_iter=100, tol=1e-2)
 
 
 def split_of(seed, sizes=SIZES) -> Split:
@@ -53,7 +55,7 @@ def methods() -> list[Method]:
     for label, frequencies in {"": range(10), FINE: np.arange(0, 20.05, 0.1)}.items():
         listed = finite(frequencies, label, single=not label, kernel=Dirichlet)
         found += [m for m in listed if not m.name.startswith("OBSCURE")]
-    return found
+    return [Method(m.name, m.kernels, ACTIVE) if m.name == "LPMKL (p = 1)" + FINE else m for m in found]
 
 
 def kernel_error(s: Split, frequencies, grid) -> float:

@@ -25,9 +25,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from common import Clock, Journal, finish, grade, parser, standardised, tidy, where
 from comparison import repeated, run_tasks
-from manykernels import MKLRegressor, solvers
+from manykernels import MKLRegressor
 from manykernels.families import Products
-from manykernels.solvers import LpNorm, MirrorDescent, Uniform
+from manykernels.solvers import Hierarchical, LpNorm, MirrorDescent, PolynomialMKL, Uniform
 from papers import ICML, THESIS, row
 
 DEGREE, TERMS, N = 3, 10, 500
@@ -37,9 +37,13 @@ VERSIONS = {
 }
 #: Where each version of the data is from.
 PLACES = ((ICML, "Fig. 2", "paper"), (THESIS, "Fig. 6.3", "thesis"))
-COLORS = {"MirrorDescent": "#2a6f97", "LpNorm": "#6a994e", "Uniform": "#c1121f"}
-if hasattr(solvers, "Hierarchical"):
-    COLORS |= {"Hierarchical": "#e09f3e", "PolynomialMKL": "#6a3d9a"}
+COLORS = {
+    "MirrorDescent": "#2a6f97",
+    "LpNorm": "#6a994e",
+    "Uniform": "#c1121f",
+    "Hierarchical": "#e09f3e",
+    "PolynomialMKL": "#6a3d9a",
+}
 
 
 def one_term(r, rng):
@@ -122,8 +126,8 @@ def solver_of(method, steps, draws):
         "MirrorDescent": lambda: MirrorDescent(steps, draws=draws, tol=0, random_state=0),
         "Uniform": Uniform,
         "LpNorm": lambda: LpNorm(p=4 / 3),
-        "Hierarchical": lambda: solvers.Hierarchical(),
-        "PolynomialMKL": lambda: solvers.PolynomialMKL(random_state=0),
+        "Hierarchical": Hierarchical,
+        "PolynomialMKL": lambda: PolynomialMKL(random_state=0),
     }
     return found[method]()
 
@@ -184,8 +188,6 @@ def tables_of(source, item, version, found) -> list[dict]:
 
 def nonlinear_rows(place, version, columns, errors, curve, about) -> list[dict]:
     """Return the rows about the two methods that are made for products."""
-    if not hasattr(solvers, "Hierarchical"):
-        return []
     poly, hull = ([errors[version, r, m] for r in columns] for m in ("PolynomialMKL", "Hierarchical"))
     wide = [h < p for r, h, p in zip(columns, hull, poly) if r >= 20]
     return [

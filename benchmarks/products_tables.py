@@ -31,7 +31,7 @@ from common import OPENML, Clock, Journal, finish, grade, parser
 from comparison import Comparison, options
 from manykernels import MKLRegressor, solvers
 from manykernels.families import Products
-from manykernels.solvers import LpNorm, MirrorDescent, SimpleMKL, Uniform
+from manykernels.solvers import Hierarchical, LpNorm, MirrorDescent, PolynomialMKL, SimpleMKL, Uniform
 from mkl_methods import Split
 from papers import THESIS, row
 from raetsch import split_of
@@ -69,9 +69,8 @@ def methods(steps) -> dict:
 
     found = {f"SGD-1s ({D})": (Products(D), sampled(), GRID) for D in (2, 3)}
     found["SGD-1s (3, prior)"] = (Products(3, degree_prior=PRIOR), sampled(), GRID)
-    if hasattr(solvers, "Hierarchical"):
-        found |= {f"HMKL ({D})": (Products(D), solvers.Hierarchical(), GRID) for D in (2, 3)}
-        found |= {f"NLMKL ({D})": (Products(D), solvers.PolynomialMKL(random_state=0), WIDE) for D in (2, 3)}
+    found |= {f"HMKL ({D})": (Products(D), Hierarchical(), GRID) for D in (2, 3)}
+    found |= {f"NLMKL ({D})": (Products(D), PolynomialMKL(random_state=0), WIDE) for D in (2, 3)}
     found["LPMKL (p = 1)"] = (Products(1), SimpleMKL(), GRID)
     found["LPMKL (p = 2)"] = (Products(1), LpNorm(p=4 / 3), GRID)
     return found | {f"UNIFORM ({D})": (power(D), Uniform(), WIDE) for D in (1, 2, 3)}
