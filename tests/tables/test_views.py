@@ -3,6 +3,7 @@
 import re
 
 import anndata
+import mudata
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,11 +49,7 @@ def test_annotated_matrices_are_views_by_duck_type():
     rna = anndata.AnnData(sp.csr_matrix(A), obs=pd.DataFrame(index=list("vwxyz")))
     atac = anndata.AnnData(B[:4], obs=pd.DataFrame(index=list("wxyz")))
 
-    class Modalities:  # what MuData answers
-        mod = {"rna": rna, "atac": atac}
-        obs_names = rna.obs_names
-
-    views = as_views(Modalities())
+    views = as_views(mudata.MuData({"rna": rna, "atac": atac}))
     assert list(views.keys()) == ["rna", "atac"]
     assert_array_equal(views.present[:, 1], [0, 1, 1, 1, 1])
     assert as_views(rna).shape == (5, 2)
