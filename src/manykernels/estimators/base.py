@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._util.checks import number, refuse_missing, refuse_overflow
+from .._util.checks import number, refuse_missing
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
 from ..combination import Combination, TargetCombination
@@ -32,7 +32,7 @@ from ..families import Family, Precomputed
 from ..kernels import Kernel
 from ..losses import Loss
 from ..predictors import some_rows, variances
-from ..problem import GapKind, Problem, Result, Scale, Trace
+from ..problem import GapKind, Problem, Result, Scale, Trace, refuse_overflow
 from ..registry import (
     MEMORY,
     bound_family,
@@ -51,7 +51,7 @@ from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
 from ..solvers.log import OnIteration, heard
 from ..solvers.verdict import warn_of_rounding
-from .targets import NOTHING_KNOWN, Known, encoded
+from .targets import NOTHING_KNOWN, Known, encoded, means
 
 #: What `kernels`, `normalize` and `random_state` may be.
 Kernels: TypeAlias = str | Kernel | Family | Sequence[Any] | Mapping[str, Any] | Callable[..., Any]
@@ -181,6 +181,8 @@ class KernelEstimator(BaseEstimator):
     feature_names_in_: np.ndarray
     #: Whether the targets may be a matrix.
     _several_targets: ClassVar[bool] = False
+
+    _refuse_vast = staticmethod(refuse_vast)
 
     @property
     def _pairwise(self) -> bool:
@@ -439,7 +441,6 @@ class MKL(KernelEstimator):
         y = self._set_targets(y, known.classes)
         s, n_classes = self._weights(sample_weight, X, y, known.balance), self._n_classes
         C = 1.0 if chosen else float(self.C)
-        refuse_overflow(y if self._regresses else None, C, s)
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
         self.solver_ = solver = make_solver(
@@ -450,13 +451,14 @@ class MKL(KernelEstimator):
             raise ValueError(
                 f"loss is {self.loss_.name!r}, which is for classes; {type(self).__name__} takes 'squared'."
             )
+        refuse_overflow(y if self._regresses else None, C, s)
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
         self.normalize_ = scale.how
         Y = encoded(y, n_classes, self.loss_)
         if known.mean is not None:
             self.target_mean_ = known.mean
         else:
-            self.target_mean_ = _means(Y, s) if self._regresses else np.zeros(1)
+            self.target_mean_ = means(Y, s) if self._regresses else np.zeros(1)
         problem = Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
         if isinstance(solver, StreamingSolver):
             solver.check_range(problem)
@@ -759,13 +761,6 @@ def why_not_left_out(model: MKL) -> str | None:
         f"{type(model.solver_).__name__} keeps no scores of rows left out; fit with the solver LeaveOneOut, which "
         "is the default for bandwidths."
     )
-
-
-def _means(Y: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """Return the weighted means of targets; of those that are constant, the constant to the bit."""
-    used = Y[s > 0]
-    constant = (used == used[0]).all(axis=0)
-    return np.where(constant, used[0], np.average(Y, axis=0, weights=s))
 
 
 def _is_complete(y) -> bool:

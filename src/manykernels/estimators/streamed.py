@@ -15,11 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from .._util.checks import refuse_missing, refuse_overflow
+from .._util.checks import refuse_missing
 from .._util.text import brief, warn
 from .._version import __version__
 from ..persistence.checkpoint import Checkpoint, digest, digest_of
-from ..problem import Problem, Result
+from ..problem import Problem, Result, refuse_overflow
 from ..registry import is_auto, solver_class, streaming_names, streams
 from ..solvers import Solver
 from ..solvers.base import generator
@@ -39,7 +39,6 @@ from ..streaming.survey import (
     survey,
 )
 from ..tables.reading import of_matrix
-from .base import refuse_vast
 from .targets import Known, announced_classes, balancing
 
 if TYPE_CHECKING:
@@ -305,7 +304,7 @@ class Opening:
         try:
             if hasattr(self.model, "columns_"):
                 return self.model.columns_.transform(chunk.X)
-            refuse_vast(chunk.X, part=True)
+            self.model._refuse_vast(chunk.X, part=True)
             return chunk.X
         except ValueError as error:
             raise ValueError(f"{chunk.place}: {error}") from None

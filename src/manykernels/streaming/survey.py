@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._util.checks import refuse_overflow
+from ..problem import refuse_overflow
 from .sources import Chunk, Source, as_one, uniform
 
 #: Most rows, and most bytes, of the first sample.
