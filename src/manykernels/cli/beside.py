@@ -7,9 +7,10 @@ the screen counts where it is what ``fit`` writes; what predictions depend on is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def kept_beside(target, columns, units, n_train, seconds, score) -> dict[str, Any]:
@@ -44,6 +45,8 @@ def units_of(metadata: Mapping[str, Any], width: int, path) -> tuple[np.ndarray,
     """Return the means and deviations that rows are brought to, None where the model takes them as they are."""
     if "mean" not in metadata and "scale" not in metadata:
         return None
+    import numpy as np  # here, as help should not wait for it
+
     try:
         mean, scale = (np.asarray(metadata[name], dtype=float) for name in ("mean", "scale"))
     except (KeyError, TypeError, ValueError, OverflowError):
