@@ -82,6 +82,7 @@ MODELS = {
     "list": classify([RBF(1.0), Laplacian(2.0), Linear([0, 2])], LpNorm()),
     "explicit": regress([Linear(), Polynomial(2)], LpNorm()),
     "odd kernels": regress(ODD, Uniform()),
+    "counts": regress(["chi2", Pairwise("cosine")], LpNorm(), UNIT),
     "two targets": regress(TWO, SimpleMKL(), targets=np.column_stack([y, -y])),
     "hinges": classify(TWO, SILP(), labels=y > 0, loss="hinge"),
     "softmax": classify(TWO, LpNorm(p=1.5), loss="softmax"),
@@ -129,7 +130,7 @@ ROWS = {
     "dirichlet list": UNIT[:5],
 }
 ROWS |= {"table": TABLE[:5], "table in grids": TABLE[:5], "table of numbers": DATES[:5]}
-ROWS |= {"sparse": SPARSE[:5], "sparse rows": SPARSE[:5]}
+ROWS |= {"counts": UNIT[:5], "sparse": SPARSE[:5], "sparse rows": SPARSE[:5]}
 
 
 def rows_of(name: str):
