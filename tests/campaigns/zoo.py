@@ -19,10 +19,13 @@ from manykernels.solvers import (
     Blockwise,
     Greedy,
     GreedyAlignment,
+    HessianMKL,
+    Hierarchical,
     LeaveOneOut,
     LpNorm,
     MirrorDescent,
     Obscure,
+    PolynomialMKL,
     SimpleMKL,
     Single,
     TriplyStochastic,
@@ -38,6 +41,7 @@ TABLE = np.column_stack([X[:, 0], np.where(X[:, 1] > 0, "up", "down"), np.where(
 DATES = np.column_stack([TABLE, [dt.date(2020, 1, 1) + dt.timedelta(days=i) for i in range(240)]])
 STACK = np.stack([X @ X.T, (1 + X @ X.T) ** 2], axis=2)
 SPARSE = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+VIEWS = {"wide": X[:80, :2], "text": TABLE[:80, 1:]}
 UNIT = 1 / (1 + np.exp(-X))
 
 
@@ -82,6 +86,7 @@ MODELS = {
     "list": classify([RBF(1.0), Laplacian(2.0), Linear([0, 2])], LpNorm()),
     "explicit": regress([Linear(), Polynomial(2)], LpNorm()),
     "odd kernels": regress(ODD, Uniform()),
+    "counts": regress(["chi2", Pairwise("cosine")], LpNorm(), UNIT),
     "two targets": regress(TWO, SimpleMKL(), targets=np.column_stack([y, -y])),
     "hinges": classify(TWO, SILP(), labels=y > 0, loss="hinge"),
     "softmax": classify(TWO, LpNorm(p=1.5), loss="softmax"),
@@ -91,6 +96,10 @@ MODELS = {
     "ufo": classify(TWO, Ufo(random_state=0), labels=y > 0),
     "products": regress(Products(degree=2), Greedy(max_kernels=3)),
     "products of kernels": regress(Products(2, TWO), Greedy(max_kernels=3)),
+    "second order": classify(TWO, HessianMKL(), labels=y > 0),
+    "hierarchy": regress(Products(2), Hierarchical(), **FEW),
+    "powers": regress(Products(degree=3), PolynomialMKL(starts=2, random_state=0), **FEW),
+    "views": regress("auto", rows=VIEWS, targets=y[:80]),
     "drawn": regress(Products(2), MirrorDescent(max_iter=5, random_state=0)),
     "dirichlets": regress(Dirichlets((1.0, 3.0)), GREEDY, UNIT[:, :1]),
     "dirichlet list": regress([Dirichlet(1.2, [0]), Dirichlet(1.7, [1])], LpNorm(), UNIT),
@@ -129,7 +138,12 @@ ROWS = {
     "dirichlet list": UNIT[:5],
 }
 ROWS |= {"table": TABLE[:5], "table in grids": TABLE[:5], "table of numbers": DATES[:5]}
-ROWS |= {"sparse": SPARSE[:5], "sparse rows": SPARSE[:5]}
+ROWS |= {
+    "views": {name: part[:5] for name, part in VIEWS.items()},
+    "counts": UNIT[:5],
+    "sparse": SPARSE[:5],
+    "sparse rows": SPARSE[:5],
+}
 
 
 def rows_of(name: str):

@@ -138,7 +138,7 @@ def test_a_large_file_gives_the_same_predictions_in_chunks(tmp_path):
     csv.write_csv(TABLE, tmp_path / "rows.csv")
     fit(tmp_path / "rows.csv", tmp_path / "m.mk", "-t", "y", "--drop", "label")
     model = load(tmp_path / "m.mk")
-    units = units_of(read_metadata(tmp_path / "m.mk"), model.n_features_in_, tmp_path / "m.mk")
+    units = units_of(read_metadata(tmp_path / "m.mk"), model.n_features_in_, "m.mk")
     (one,) = predict_batches(model, open_table_of(model, units, tmp_path / "rows.csv"))
     chunks = open_table_of(model, units, tmp_path / "rows.csv", large=0, chunk_rows=70)
     many = list(predict_batches(model, chunks))

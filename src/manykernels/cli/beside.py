@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np  # screens need none of it
+    import numpy as np
 
 
 def kept_beside(target, columns, units, n_train, seconds, score) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def score_of(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def units_of(metadata: Mapping[str, Any], width: int, path) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the means and deviations that rows are brought to, None where the model takes them as they are."""
-    import numpy as np
-
     if "mean" not in metadata and "scale" not in metadata:
         return None
+    import numpy as np  # here, as help should not wait for it
+
     try:
         mean, scale = (np.asarray(metadata[name], dtype=float) for name in ("mean", "scale"))
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -124,15 +124,9 @@ def _predict(model, width: int) -> None:
     predictor = model.result_.predictor
     row = _row(model, width, predictor)
     if not (issparse(row) and not model.combination_.family.accepts_sparse):
-        for side in (row, -row):  # sums that overflow cancel on one of them
-            try:
-                F = predictor.scores(side)
-            except ValueError:
-                if side is row:
-                    raise
-                continue  # kernels such as chi2 take no negative numbers
-            demand(F.shape == (1, len(predictor.intercept)), "its scores have another shape")
-            demand(np.isfinite(F).all(), "its scores are not finite")
+        F = predictor.scores(row)
+        demand(F.shape == (1, len(predictor.intercept)), "its scores have another shape")
+        demand(np.isfinite(F).all(), "its scores are not finite")
     raw: Any = row
     if hasattr(model, "columns_"):
         raw = model.columns_.example()
