@@ -24,8 +24,8 @@ class HessianMKL(BatchSolver):
     shared by all classes.
 
     Every step costs about two passes over the kernels more than one of SimpleMKL, O(m n² c), and the factorisation of
-    a system of the machine; there are few of them, about 10 to 25 where SimpleMKL takes 25 to 220 (285 and 1,770 products
-    of columns, 500 rows).
+    a system of the machine; there are few of them, about 10 to 25 where SimpleMKL takes 25 to 220 (285 and 1,770
+    products of columns, 500 rows).
 
     Parameters
     ----------
