@@ -51,8 +51,8 @@ for k, n in enumerate(sizes):
 
 # %%
 # On the left what the heaviest kernel sees of every column, 1/σ: nothing of the noise.
-sensitivity = 1 / np.array(several.best_estimator_.combination_.table()[0]["sigma"])
-one = 1 / single.combination_.table()[0]["sigma"]
+sensitivity = 1 / np.array(several.best_estimator_.combination_.records()[0]["sigma"])
+one = 1 / single.combination_.records()[0]["sigma"]
 fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained")
 position = np.arange(len(names))[::-1]
 left.barh(position, sensitivity, color=["#2a6f97"] * 3 + ["#9a9a9a"] * 9, height=0.7)

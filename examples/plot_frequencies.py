@@ -33,7 +33,7 @@ y = clean + 0.5 * clean.std() * rng.standard_normal(200)
 # %%
 # The number of frequencies is left to the criterion of ``max_kernels="auto"``.
 model = MKLRegressor(Dirichlets(bounds=(0.5, 20)), solver=Greedy(), C=10.0).fit(time[:, None], y)
-table = model.combination_.table()
+table = model.combination_.records()
 found = np.array([record["sigma"] for record in table])
 share = np.array([record["share"] for record in table])
 for sigma in sorted(found):

@@ -35,7 +35,7 @@ X_train, X_test, y_train, y_test = X[:n], X[n:], y[:n], y[n:]
 # Every product of columns is a kernel of one feature, and its weight says whether it is used.
 model = MKLRegressor(Products(degree=3), solver=Greedy(max_kernels="auto"), C=10.0).fit(X_train, y_train)
 ours = {
-    tuple(int(c[1:]) for c in z["columns"]): z["share"] for z in model.combination_.table() if z["weight"]
+    tuple(int(c[1:]) for c in z["columns"]): z["share"] for z in model.combination_.records() if z["weight"]
 }
 
 polynomial = PolynomialFeatures(3, include_bias=False)

@@ -69,17 +69,17 @@ def test_shares_of_nothing_are_zero():
 def test_table_has_the_largest_share_first():
     family = Finite({"a": RBF(2.0), "b": Linear(columns=[1]), "c": RBF(3.0)}).resolve(2)
     c = Combination(family, [0, 1, 2], np.array([1.0, 5.0, 0.0]), np.ones(3), norms=np.array([3.0, 1.0, 0.0]))
-    table = c.table()
+    table = c.records()
     assert [row["kernel"] for row in table] == ["a", "b", "c"]
     assert table[0] == {"kernel": "a", "weight": 1.0, "share": 0.75, "sigma": 2.0}
     assert table[1] == {"kernel": "b", "weight": 5.0, "share": 0.25, "columns": [1]}
 
 
 def test_shares_in_the_table_add_up_to_one(combination):
-    assert sum(row["share"] for row in combination.table()) == pytest.approx(1.0)
+    assert sum(row["share"] for row in combination.records()) == pytest.approx(1.0)
 
 
 def test_table_of_products_is_readable():
     family = Products(degree=2).resolve(2, ["age", "dose"])
     c = Combination(family, family.members(), np.arange(1.0, 6), np.ones(5))
-    assert [row["kernel"] for row in c.table()] == ["dose²", "age·dose", "age²", "dose", "age"]
+    assert [row["kernel"] for row in c.records()] == ["dose²", "age·dose", "age²", "dose", "age"]

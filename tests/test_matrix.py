@@ -13,8 +13,10 @@ from manykernels.losses import LOSSES
 
 #: Those that stop after some epochs, wherever they are: they say so, and the gap says how far.
 STOCHASTIC = ("obscure", "ufo")
+#: The potentials of mirror descent.
+MIRROR = ("mirror-descent", "mirror-descent-1", "mirror-descent-1.1")
 #: Those that say how far they are from the optimum, but do not go there.
-OPEN = ("single", "mirror-descent", *STOCHASTIC)
+OPEN = ("single", *MIRROR, *STOCHASTIC)
 TASKS = ["regression", "two targets", "two classes", "three classes"]
 SETTINGS = ["plain", "weights", "no scale", "large C"]
 
@@ -28,7 +30,7 @@ def allowed(solver, family, loss, task, setting):
         return False  # its graph is that of products
     if solver == "polynomial-mkl" and (loss != "squared" or "ordered" in family):
         return False  # its machine is a ridge, and degrees have no prior
-    if solver == "mirror-descent" and family == "union":
+    if solver in MIRROR and family == "union":
         return False  # a union cannot draw
     return loss == "squared" or task not in ("regression", "two targets")
 

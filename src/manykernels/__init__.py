@@ -12,14 +12,16 @@ if TYPE_CHECKING:
 
     from .estimators import AlignedKernel, MKLClassifier, MKLRegressor
     from .persistence import load
+    from .tables import Views
 
-__all__ = ["AlignedKernel", "MKLClassifier", "MKLRegressor", "load", "__version__"]
+__all__ = ["AlignedKernel", "MKLClassifier", "MKLRegressor", "Views", "load", "__version__"]
 
 #: Where the public names live; they are imported when first asked for: a command that needs none waits for none.
 _HOMES = {
     "AlignedKernel": "estimators",
     "MKLClassifier": "estimators",
     "MKLRegressor": "estimators",
+    "Views": "tables",
     "load": "persistence",
 }
 _ROOMS = ("certificates", "families", "kernels", "losses", "solvers", "streaming")

@@ -15,6 +15,8 @@ from .kernels.plain import whole_power
 
 #: Largest degree of what comes from a file.
 MOST_DEGREE = 1000
+#: A table names at most so many columns one by one.
+LISTED_AT_MOST = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,9 @@ class Combination:
     degree : int
     constant : float
         Weight of a constant among the kernels: with it the power has products of fewer factors too.
+    variance : (m,) array or None
+        How much each kernel's part of the predictor varies over the training rows; without a predictor, how much the
+        kernel itself does, its centred trace.
     """
 
     family: Family
@@ -45,6 +50,7 @@ class Combination:
     norms: np.ndarray | None = None
     degree: int = 1
     constant: float = 0.0
+    variance: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.members)
@@ -54,7 +60,8 @@ class Combination:
         demand(isinstance(self.family, Family), "the kernels are missing")
         demand(isinstance(self.members, Sequence), "the members are no list")
         each = Stored("m", least=0.0)
-        declared = {"weights": each, "rho": each, "norms": Stored("m", least=0.0, optional=True)}
+        some = Stored("m", least=0.0, optional=True)
+        declared = {"weights": each, "rho": each, "norms": some, "variance": some}
         check_arrays(vars(self), declared, {"m": len(self.members)})
         whole = isinstance(self.degree, int) and 1 <= self.degree <= MOST_DEGREE
         demand(whole and 0 <= self.constant < np.inf, "the power of the kernels makes no sense")
@@ -105,16 +112,21 @@ class Combination:
         return family.features(X, members) * np.sqrt(np.repeat(weights, family.widths(members)))
 
     def shares(self) -> np.ndarray:
-        """Return each kernel's share of Σ_i ρ_i‖w_i‖, or of Σ_i θ_i where there is no predictor."""
+        """Return each kernel's share of what varies: wide kernels are nearly constant, and carry weight without effect.
+
+        Where that was not measured, shares of Σ_i ρ_i‖w_i‖, or of Σ_i θ_i.
+        """
         part = self.weights * self.rho**2 if self.norms is None else self.norms
+        if self.variance is not None and self.variance.any():
+            part = self.variance
         total = part.sum()
         return part / total if total > 0 else np.zeros_like(part)
 
-    def table(self) -> list[dict[str, Any]]:
-        """Return one record per kernel, heaviest share first.
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per kernel, largest share first.
 
-        Each has ``kernel`` (a readable name), ``weight``, ``share`` of the norm, and the member's own
-        parameters such as ``sigma`` or ``columns``.
+        Each has ``kernel`` (a readable name), ``weight``, ``share`` of the fitted variance, and the member's own
+        parameters such as ``view``, ``sigma`` or ``columns``.
         """
         shares = self.shares()
         order = np.lexsort((-self.weights, -shares))
@@ -127,6 +139,72 @@ class Combination:
             }
             for i in order
         ]
+
+    def table(self) -> Any:
+        """Return the kernels as a DataFrame, largest share first; without pandas, as :meth:`records`.
+
+        Columns are ``kernel``, ``view`` where there are views, ``weight``, ``share`` of the fitted variance, and the
+        kernels' parameters; a long list of columns is summarised.
+        """
+        records = self.records()
+        for record in records:
+            if "columns" in record:
+                record["columns"] = _summarised(record["columns"])
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            return records
+        known = ("target", "kernel", "view", "weight", "share")
+        first = [name for name in known if any(name in r for r in records)]
+        rest = dict.fromkeys(name for record in records for name in record if name not in first)
+        return DataFrame(records, columns=[*(first or ["kernel", "weight", "share"]), *rest])
+
+
+@dataclass(frozen=True, eq=False)
+class TargetCombination(Combination):
+    """Weights of the same kernels for every target: ``κ_k(x, z) = Σ_i weights_ki κ_i(x, z)``.
+
+    `weights`, `norms` and `variance` are (c, m) arrays; all else is as in :class:`Combination`.
+    """
+
+    def check_stored(self) -> None:
+        """Raise Damaged unless what came from a file has a weight for every target and kernel."""
+        demand(isinstance(self.family, Family), "the kernels are missing")
+        demand(isinstance(self.members, Sequence), "the members are no list")
+        each = Stored("c m", least=0.0, optional=True)
+        declared = {
+            "weights": Stored("c m", least=0.0),
+            "rho": Stored("m", least=0.0),
+            "norms": each,
+            "variance": each,
+        }
+        check_arrays(vars(self), declared, {"m": len(self.members)})
+
+    def of_target(self, k: int) -> Combination:
+        """Return the kernel of one target."""
+        norms, variance = (None if a is None else a[k] for a in (self.norms, self.variance))
+        return Combination(self.family, self.members, self.weights[k], self.rho, norms, variance=variance)
+
+    def _used(self):
+        raise ValueError("every target has a kernel of its own; use combination_.of_target(k).")
+
+    def shares(self) -> np.ndarray:
+        """Return each kernel's share of what varies, (c, m), for every target."""
+        return np.array([self.of_target(k).shares() for k in range(len(self.weights))])
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per kernel with weight of every target (``target`` is its number), largest share first."""
+        found = []
+        for k in range(len(self.weights)):
+            found += [{"target": k, **record} for record in self.of_target(k).records() if record["weight"]]
+        return found
+
+
+def _summarised(columns: Any) -> Any:
+    """Return the names or numbers of columns as they are, or the first few of them and how many there are."""
+    if not isinstance(columns, Sequence) or isinstance(columns, str) or len(columns) <= LISTED_AT_MOST:
+        return columns
+    return f"{', '.join(str(c) for c in columns[:3])}, … ({len(columns):,})"
 
 
 def power(T: np.ndarray, degree: int, constant: float) -> np.ndarray:

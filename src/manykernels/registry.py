@@ -27,6 +27,7 @@ from .families import (
 )
 from .families.bandwidths.grids import bandwidth_grid
 from .families.base import can
+from .families.view import View
 from .kernels import RBF, Kernel, Laplacian, Linear
 from .solvers import (
     SILP,
@@ -61,6 +62,8 @@ FAMILIES: dict[str, Any] = {
 GRIDS: dict[str, Any] = {"gaussian": RBF, "laplacian": Laplacian}
 #: Names of grids that mean a continuum to a solver that can search, draw from or prepare one.
 CONTINUA: dict[str, Any] = {"gaussian": Gaussians, "laplacian": Laplacians}
+#: Columns of a view that have a bandwidth each; wider ones share one.
+MOST_BANDWIDTHS = 64
 #: The line in what ``"auto"`` combines.
 LINE = Linear()
 SOLVERS: dict[str, type[Solver]] = {
@@ -109,6 +112,55 @@ def automatic_family(n_features: int, names=None, blocks: Any = True) -> Union:
     """Return what ``"auto"`` combines: two kinds of bandwidths, one each per column or block of columns, and a line."""
     kinds = [kind.over(n_features, names, blocks) for kind in (Gaussians, Laplacians)]
     return Union([*kinds, Finite.over([LINE], n_features, names)])
+
+
+def used_views(kernels: Any, names: Sequence[str]) -> list[str]:
+    """Return the views that kernels are asked for: all, or those that a dict names."""
+    if not isinstance(kernels, Mapping):
+        return list(names)
+    strange = [name for name in kernels if name not in names]
+    if strange:
+        raise ValueError(
+            f"kernels names the view {brief(strange[0])}, which X does not have; it has {', '.join(map(repr, names))}."
+        )
+    used = [name for name in names if kernels.get(name) is not None]
+    if not used:
+        raise ValueError(f"kernels names no view; X has {', '.join(map(repr, names))}.")
+    return used
+
+
+def is_automatic(kernels: Any, view: str) -> bool:
+    """Whether the kernels of a view are left open."""
+    own = kernels[view] if isinstance(kernels, Mapping) else kernels
+    return isinstance(own, str) and own == "auto"
+
+
+def view_family(kernels: Any, X, sample_weight, solver: Any, columns: Any) -> Union:
+    """Return the kernels on all views together; `columns` says how these lie in X."""
+    parts: list[Family] = []
+    for k, name in enumerate(columns.names):
+        first, last, presence = columns.starts[k], columns.starts[k + 1], columns.starts[-1] + k
+        if is_automatic(kernels, name) and learns_bandwidths(solver):
+            family: Family = automatic_view(columns, k)
+        else:
+            rows = np.flatnonzero(X[:, presence] * sample_weight)
+            own = kernels[name] if isinstance(kernels, Mapping) else kernels
+            names = columns.names_out[first:last]
+            family = make_family(own, X[rows, first:last], sample_weight[rows], solver).resolve(
+                last - first, names
+            )
+        parts += [View(name, part, first, last, presence) for part in family.families()]
+    union = Union(parts)
+    return union if learns_bandwidths(solver) else union.adapt(X, sample_weight)
+
+
+def automatic_view(columns: Any, k: int) -> Union:
+    """Return what ``"auto"`` combines on one view: few columns have a bandwidth each, counts have no Laplacian."""
+    first, last = columns.starts[k], columns.starts[k + 1]
+    names, blocks = columns.names_out[first:last], columns.blocks(k)
+    if blocks is None:
+        return Union([Gaussians.over(last - first, names, False), Finite.over([LINE], last - first, names)])
+    return automatic_family(last - first, names, blocks if len(blocks) <= MOST_BANDWIDTHS else False)
 
 
 def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:

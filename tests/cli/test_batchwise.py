@@ -10,6 +10,7 @@ from tests.streaming_ridge import OrderedRidge  # noqa: E402
 
 from manykernels import cli, load, registry  # noqa: E402
 from manykernels.cli.batchwise import _moments  # noqa: E402
+from manykernels.cli.beside import units_of  # noqa: E402
 from manykernels.cli.tables import open_table_of  # noqa: E402
 from manykernels.persistence import read_metadata  # noqa: E402
 from manykernels.persistence.classes import CLASSES  # noqa: E402
@@ -136,9 +137,10 @@ def test_whole_numbers_may_turn_into_fractions_further_down(tmp_path):
 def test_a_large_file_gives_the_same_predictions_in_chunks(tmp_path):
     csv.write_csv(TABLE, tmp_path / "rows.csv")
     fit(tmp_path / "rows.csv", tmp_path / "m.mk", "-t", "y", "--drop", "label")
-    model, facts = load(tmp_path / "m.mk"), read_metadata(tmp_path / "m.mk")
-    (one,) = predict_batches(model, open_table_of(model, facts, tmp_path / "rows.csv"))
-    chunks = open_table_of(model, facts, tmp_path / "rows.csv", large=0, chunk_rows=70)
+    model = load(tmp_path / "m.mk")
+    units = units_of(read_metadata(tmp_path / "m.mk"), model.n_features_in_, tmp_path / "m.mk")
+    (one,) = predict_batches(model, open_table_of(model, units, tmp_path / "rows.csv"))
+    chunks = open_table_of(model, units, tmp_path / "rows.csv", large=0, chunk_rows=70)
     many = list(predict_batches(model, chunks))
     assert len(many) == -(-N // 70)
     # A matrix product of another number of rows may be summed in another order.

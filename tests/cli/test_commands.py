@@ -163,7 +163,7 @@ def test_regression_on_products_names_the_columns(data, tmp_path):
     options = ("--kernels", "products", "--degree", "2", "--columns", "a,b", "--p", "1.1")
     screen = run("fit", data, "-t", "y", *options, "-o", path)
     assert "regression" in screen and "R²" in screen and "LpNorm(p=1.1)" in screen
-    assert {r["kernel"] for r in load(path).combination_.table()} == {"a", "b", "a²", "a·b", "b²"}
+    assert {r["kernel"] for r in load(path).combination_.records()} == {"a", "b", "a²", "a·b", "b²"}
 
 
 def test_all_rows_are_used_when_nothing_is_held_out(data, tmp_path):

@@ -26,5 +26,5 @@ def test_the_demonstration_finds_out_the_noise(tmp_path, capsys):
 def test_the_demonstration_beats_its_baselines(tmp_path, seed):
     learned, mean, svc, told = demo.run(tmp_path, seed).values()
     assert learned > mean + 0.01 and learned > svc + 0.1 and learned > told - 0.005
-    noise = [r for r in load(tmp_path / "model.mk").combination_.table() if r["kernel"].startswith("noise")]
+    noise = [r for r in load(tmp_path / "model.mk").combination_.records() if r["kernel"].startswith("noise")]
     assert sum(r["share"] for r in noise) < 0.05

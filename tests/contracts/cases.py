@@ -16,6 +16,7 @@ from manykernels.problem import Problem, Scale
 from manykernels.solvers import (
     SILP,
     Alignment,
+    Blockwise,
     Greedy,
     GreedyAlignment,
     HessianMKL,
@@ -27,6 +28,7 @@ from manykernels.solvers import (
     PolynomialMKL,
     SimpleMKL,
     Single,
+    TriplyStochastic,
     Ufo,
     Uniform,
 )
@@ -185,9 +187,19 @@ FOR_ESTIMATORS: dict[str, Callable[[], Any]] = {
     "greedy-alignment": GreedyAlignment,
     "leave-one-out": lambda: LeaveOneOut(random_state=0),
     "mirror-descent": lambda: MirrorDescent(max_iter=20, random_state=0),
+    "mirror-descent-1": lambda: MirrorDescent(max_iter=20, p=1, random_state=0),
+    "mirror-descent-1.1": lambda: MirrorDescent(max_iter=20, p=1.1, random_state=0),
     "polynomial-mkl": lambda: PolynomialMKL(starts=2, random_state=0),
     "obscure": lambda: Obscure(1.2, epochs=30, random_state=0),
     "ufo": lambda: Ufo(1e-3, epochs=30, random_state=0),
+}
+#: Those that take rows in batches too, small.
+STREAMING: dict[str, Callable[[], Any]] = {
+    "blockwise": lambda: Blockwise(32, n_features=128, block=32, bins=1024, random_state=0),
+    "blockwise-certified": lambda: Blockwise(
+        16, n_features=64, block=16, bins=256, certify=True, random_state=0
+    ),
+    "triply-stochastic": lambda: TriplyStochastic(n_features=64, block=16, epochs=5, random_state=0),
 }
 #: Those whose objective settles: with them convergence is not a claim about the gap.
 SETTLING = ("Obscure", "Ufo")

@@ -129,7 +129,7 @@ def test_names_of_columns_and_of_output(moons):
     assert learned.feature_names_in_.tolist() == ["left", "right"]
     names = learned.get_feature_names_out()
     assert len(names) == 120 and names[0] == "alignedkernel0"
-    assert {record["kernel"] for record in learned.combination_.table()} <= {"one", "both"}
+    assert {record["kernel"] for record in learned.combination_.records()} <= {"one", "both"}
     assert learned.set_output(transform="pandas").transform(frame).shape == (120, 120)
 
 
@@ -140,7 +140,7 @@ def test_ready_made_matrices(moons):
     assert_allclose(learned.transform(stack), AlignedKernel(KERNELS).fit_transform(X, y), atol=1e-6)
     model = make_pipeline(AlignedKernel("precomputed"), SVC(kernel="precomputed"))
     assert cross_val_score(model, stack, y, cv=3).mean() > 0.8
-    with pytest.raises(ValueError, match="X holds 2 kernels, but the model was fitted on 3"):
+    with pytest.raises(ValueError, match="the model was fitted on 3 kernels of 120 rows"):
         learned.transform(stack[:, :, :2])
 
 
@@ -160,7 +160,7 @@ def test_it_goes_to_a_file_and_back(moons, tmp_path, kernels):
     learned.save(tmp_path / "kernel")
     again = load(tmp_path / "kernel")
     assert_array_equal(again.transform(X), learned.transform(X))
-    assert again.combination_.table() == learned.combination_.table()
+    assert again.combination_.records() == learned.combination_.records()
     assert repr(again) == repr(learned)
 
 

@@ -91,7 +91,7 @@ def test_the_levels_of_a_category_have_one_bandwidth():
     assert sum(levels) == 3
     for part in fitted.combination_.family.families()[:2]:
         assert tuple(np.flatnonzero(levels).tolist()) in part.ard
-    records = [record for record in fitted.combination_.table() if "sigma" in record]
+    records = [record for record in fitted.combination_.records() if "sigma" in record]
     assert records and all(np.ptp(np.array(record["sigma"])[levels]) == 0 for record in records)
 
 

@@ -169,7 +169,7 @@ def test_data_frames_with_named_columns(three):
     assert list(m.feature_names_in_) == ["sl", "sw", "pl", "pw"]
     plain = MKLClassifier([RBF(1.0, columns=[0, 1]), Linear(columns=slice(2, 4))], C=1.0).fit(X, y)
     np.testing.assert_array_equal(m.decision_function(frame), plain.decision_function(X))
-    record = next(r for r in m.combination_.table() if r["kernel"] == "petal")
+    record = next(r for r in m.combination_.records() if r["kernel"] == "petal")
     assert record["columns"] == ["pl", "pw"]
 
 
@@ -252,7 +252,7 @@ def test_grid_search_reaches_nested_parameters_of_a_stack(stack):
         cv=3,
     ).fit(K, y)
     assert search.best_params_["solver__p"] in (1.1, 2.0)
-    assert {r["kernel"] for r in search.best_estimator_.combination_.table()} == {
+    assert {r["kernel"] for r in search.best_estimator_.combination_.records()} == {
         "fine",
         "middle",
         "coarse",
@@ -360,7 +360,7 @@ def test_coefficients_of_features_are_no_dual_coefficients(binary, solver):
 
 def test_the_table_is_sorted_and_its_shares_sum_to_one(three):
     X, y = three
-    table = MKLClassifier([RBF(s) for s in (0.1, 1.0, 10.0)], C=1.0).fit(X, y).combination_.table()
+    table = MKLClassifier([RBF(s) for s in (0.1, 1.0, 10.0)], C=1.0).fit(X, y).combination_.records()
     shares = [r["share"] for r in table]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1)
@@ -422,7 +422,7 @@ def test_auto_on_a_huge_family_of_products_is_greedy():
     y = X[:, 0] * X[:, 1]
     m = MKLRegressor(Products(degree=3), C=10).fit(X, y)
     assert isinstance(m.solver_, Greedy) and m.solver_.max_kernels == "auto"
-    assert m.combination_.table()[0]["kernel"] == "x0·x1"
+    assert m.combination_.records()[0]["kernel"] == "x0·x1"
 
 
 def test_warm_start_goes_on_from_the_last_weights(three):

@@ -356,7 +356,7 @@ def test_mirror_descent_draws_bandwidths_per_column():
     solver = MirrorDescent(max_iter=5, random_state=0)
     model = MKLRegressor(Gaussians(ard=True), solver=solver, C=10.0).fit(X, X[:, 0])
     assert model.gap_kind_ == "none"
-    assert all(len(record["sigma"]) == 3 for record in model.combination_.table())
+    assert all(len(record["sigma"]) == 3 for record in model.combination_.records())
 
 
 def test_the_theorems_step_is_refused_on_a_continuum():

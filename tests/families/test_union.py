@@ -44,7 +44,7 @@ def test_solvers_that_search_take_it(solver):
     )
     model.fit(X, y)
     assert model.score(X, y) > 0.5
-    assert {r["part"] for r in model.combination_.table()} <= {"smooth", "rough", "line"}
+    assert {r["part"] for r in model.combination_.records()} <= {"smooth", "rough", "line"}
 
 
 def test_as_a_list_it_is_the_list():

@@ -145,7 +145,7 @@ def test_true_frequencies_are_found():
     x = np.random.default_rng(0).uniform(-10, 10, 300)[:, None]
     y = np.sin(2 * x) + np.sin(5.5 * x)
     combination = GreedyAlignment(tol=1e-2).learn(problem(x, y, Dirichlets((0, 10))))
-    found = np.array([record["sigma"] for record in combination.table()])
+    found = np.array([record["sigma"] for record in combination.records()])
     for truth in (2.0, 5.5):
         assert np.abs(found - truth).min() < 0.05
     assert len(found) <= 4
@@ -254,7 +254,7 @@ def test_a_model_goes_to_a_file_and_back(tmp_path):
         model.save(tmp_path / "model")
         again = load(tmp_path / "model")
         assert np.array_equal(again.decision_function(X), model.decision_function(X))
-        assert again.combination_.table() == model.combination_.table()
+        assert again.combination_.records() == model.combination_.records()
 
 
 class Impatient(Gaussians):

@@ -239,8 +239,8 @@ def test_contributions_add_up_and_a_file_brings_the_model_back(kernels, tmp_path
     again = manykernels.load(tmp_path / "m.mk")
     assert_allclose(again.predict(X), model.predict(X), rtol=1e-12)
     assert again.combination_.constant == model.combination_.constant and again.solver_.get_params()
-    assert [row["kernel"] for row in again.combination_.table()] == [
-        row["kernel"] for row in model.combination_.table()
+    assert [row["kernel"] for row in again.combination_.records()] == [
+        row["kernel"] for row in model.combination_.records()
     ]
 
 
@@ -341,3 +341,11 @@ def test_other_losses_and_scales_per_product_are_refused():
         MKLClassifier(Products(), solver=PolynomialMKL(), loss="hinge", C=1.0).fit(X, y > 0)
     with pytest.raises(ValueError, match="normalize has one number for each product"):
         MKLRegressor(Products(), solver=PolynomialMKL(), normalize=np.ones(14), C=1.0).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "error::RuntimeWarning")
+def test_an_objective_that_is_flat_in_the_weights_ends_the_steps():
+    X = np.repeat([[0.0], [1.0]], 4, axis=0)
+    for C in (1.0, 1e6, 5e11):
+        model = MKLClassifier("gaussian", solver=PolynomialMKL(random_state=0), loss="squared", C=C)
+        assert np.isfinite(model.fit(X, np.arange(8) % 4).decision_function(X)).all()

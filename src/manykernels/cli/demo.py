@@ -21,7 +21,8 @@ from ..families.bandwidths.grids import median_distance
 from ..kernels import RBF
 from ..persistence import load, save
 from ..solvers import MirrorDescent, SimpleMKL, Uniform
-from .models import fit_visibly, held_out, kept_beside, moments
+from .beside import kept_beside
+from .models import fit_visibly, held_out, moments
 from .screens import describe_gap, file_size, kernel_table, plain_table, stdout
 from .tables import named, table_writer
 
@@ -110,7 +111,7 @@ def interactions(console, seed: int, max_iter: int = 100) -> float:
             model.fit(X[:half], y[:half])
         seconds = time.perf_counter() - started
     plain = MKLRegressor(Products(degree=3), solver=Uniform(), C=0.1).fit(X[:half], y[:half])
-    records = model.combination_.table()[: len(truth)]
+    records = model.combination_.records()[: len(truth)]
     found = sum(tuple(int(c[1:]) for c in r["columns"]) in truth for r in records)
     console.print(
         f"\nWhich columns interact? A generated table of {X.shape[1]} columns; its target is the sum of "
@@ -195,7 +196,7 @@ def _introduce(console, n_parts, n_noise, n_train, n_test):
 
 
 def _tell_kernels(console, model, n_parts, n_noise):
-    records = model.combination_.table()
+    records = model.combination_.records()
     console.print(kernel_table(records, top=n_parts))
     noise = sum(r["share"] for r in records if r["kernel"].startswith("noise"))
     console.print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -9,7 +10,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
+from ..combination import Combination
 from ..losses import get_loss
+from ..predictors import some_rows
 from ..problem import Problem, Scale
 from ..registry import choose_two_stage, is_auto, make_solver
 from ..solvers import Solver, TwoStageSolver
@@ -92,7 +95,7 @@ class AlignedKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         """
         with all_or_nothing(self):
             problem = self._problem(X, y, sample_weight)
-            self.combination_ = self.solver_.learn(problem)
+            self.combination_ = with_centred_traces(self.solver_.learn(problem), problem)
             n = problem.n_rows
             self.rows_ = problem.family.support(problem.X, np.arange(n))
             self._n_features_out = n
@@ -145,3 +148,17 @@ class AlignedKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def with_centred_traces(combination: Combination, problem: Problem) -> Combination:
+    """Return a combination that knows how much each kernel varies over the training rows: its centred trace over n."""
+    rows = some_rows(problem.sample_weight)
+    s, used = problem.sample_weight[rows], np.flatnonzero(combination.weights)
+    X = problem.X[np.ix_(rows, rows)] if problem.family.pairwise else problem.X[rows]
+    members = [combination.members[i] for i in used.tolist()]
+    w, found = (s / s.sum())[:, None], np.zeros(len(combination))
+    if members:
+        means = combination.family.apply(X, X, w, members)[:, :, 0] @ w[:, 0]
+        traces = combination.family.mean_diag(X, members, s) - means
+        found[used] = np.maximum(combination.weights[used] * traces, 0.0)
+    return replace(combination, variance=found)

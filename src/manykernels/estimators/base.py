@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
@@ -24,13 +24,14 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._util.checks import number, refuse_missing
+from .._util.checks import number, refuse_missing, refuse_overflow
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
-from ..combination import Combination
-from ..families import Family
+from ..combination import Combination, TargetCombination
+from ..families import Family, Precomputed
 from ..kernels import Kernel
 from ..losses import Loss
+from ..predictors import some_rows, variances
 from ..problem import GapKind, Problem, Result, Scale, Trace
 from ..registry import (
     MEMORY,
@@ -39,9 +40,12 @@ from ..registry import (
     exact_bytes,
     exact_rows,
     is_auto,
+    is_automatic,
     make_solver,
     streaming_names,
     streams,
+    used_views,
+    view_family,
 )
 from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
@@ -58,8 +62,10 @@ RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | Non
 OBJECTS = {"solver": "solver=LpNorm()", "kernels": "kernels=[RBF()]"}
 #: What C may be.
 POSITIVE = number(open="left")
-#: What targets, C and weights may be, and the product of all three: their squares are computed with.
-LARGEST, SMALLEST = 1e60, 1e-60
+#: What the largest value of X may be: kernels square their sums.
+LARGEST_X, SMALLEST_X = 1e140, 1e-140
+#: Weights below this share of the largest are none: what is divided by them would leave the range of floats.
+NO_WEIGHT = 1e-100
 #: Sparse rows are made dense for kernels that need it, up to this many bytes.
 DENSE_BYTES = 2**31
 
@@ -89,7 +95,24 @@ def check_weights(sample_weight, X, *, none: bool = False) -> np.ndarray:
         ones = np.ones_like(sample_weight, dtype=np.float64)
         return 0.0 * _check_sample_weight(ones, X, dtype=np.float64)
     with within_floats("sample_weight"):
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        s = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return without_traces(s)
+
+
+def without_traces(s: np.ndarray) -> np.ndarray:
+    """Return the weights with those that vanish beside the largest set to zero."""
+    traces = s < NO_WEIGHT * s.max(initial=0.0)
+    return np.where(traces, 0.0, s) if s[traces].any() else s
+
+
+def refuse_vast(X, *, part: bool = False) -> None:
+    """Raise ValueError for rows whose squares leave the range of floats; where there are no others, or all vanish."""
+    values = X.data if sp.issparse(X) else X
+    top = max(float(values.max()), -float(values.min())) if values.size else 0.0
+    if top > LARGEST_X or (0.0 < top < SMALLEST_X and not part):
+        raise ValueError(
+            f"X has values up to {top:.0e}, whose squares leave the range of floats; rescale its columns."
+        )
 
 
 def subjects(groups, X) -> np.ndarray | None:
@@ -116,19 +139,15 @@ def within_floats(what: str) -> Iterator[None]:
         raise ValueError(f"{what} holds a number beyond the range of floats; rescale it.") from None
 
 
-def refuse_overflow(Y: np.ndarray, C: float, s: np.ndarray) -> None:
-    """Raise ValueError for centred targets, weights and C whose squares or products leave the range of floats."""
-    far = float(np.abs(Y).max(initial=0.0))
-    if far > LARGEST or 0.0 < far < SMALLEST:
-        raise ValueError(
-            f"y has values up to {far:.0e} about its mean, too extreme to compute with; rescale y."
-        )
-    top = C * float(s.max(initial=0.0))
-    if top > LARGEST or 0.0 < top < SMALLEST or top * far > LARGEST:
-        raise ValueError(
-            f"C times the largest sample weight is {top:.0e}, too extreme to compute with for values of y up to "
-            f"{far:.0e}; use a C or weights nearer to 1."
-        )
+def with_variances(result: Result, X, sample_weight: np.ndarray) -> Result:
+    """Return a result whose combination knows how much each kernel's part varies over the training rows."""
+    rows, predictor = some_rows(sample_weight), result.predictor
+    if not len(rows) or not len(result.combination):
+        return result
+    found = variances(predictor.contributions(X[rows]), sample_weight[rows])
+    own = isinstance(result.combination, TargetCombination)
+    combination = replace(result.combination, variance=found.T if own else found.sum(axis=1))
+    return replace(result, predictor=replace(predictor, combination=combination), combination=combination)  # type: ignore[type-var]
 
 
 @contextmanager
@@ -175,12 +194,18 @@ class KernelEstimator(BaseEstimator):
         if not self._pairwise:
             types = self._row_types(X)
             with within_floats("X or y"):  # in one order of memory, as searches amplify rounding
-                return validate_data(
+                X, y = validate_data(
                     self, X, y, accept_sparse="csr", dtype=types, order="C", multi_output=True, **options
                 )
-        X, y = validate_data(
+            refuse_vast(X)
+            return X, y
+        from ..tables.stacks import open_stack
+
+        stack = open_stack(X)
+        self.stack_ = replace(stack, values=stack.values[:0])
+        return validate_data(
             self,
-            X,
+            stack.values,
             y,
             dtype=[np.float64, np.float32],
             allow_nd=True,
@@ -188,7 +213,6 @@ class KernelEstimator(BaseEstimator):
             multi_output=True,
             **options,
         )
-        return (X[:, :, None] if X.ndim == 2 else X), y
 
     def _row_types(self, X) -> Any:
         """Return what the rows of a fit may be made of."""
@@ -198,14 +222,16 @@ class KernelEstimator(BaseEstimator):
         """Return what rows to predict may be made of."""
         return np.float64
 
-    def _kernel_columns(self) -> tuple[Any, Any]:
-        """Return the names of the columns that kernels see, None if they have none, and which belong together."""
-        return getattr(self, "feature_names_in_", None), True
+    def _bound_family(self, X, sample_weight, solver) -> Family:
+        """Return the family bound to the columns of X."""
+        kernels, names = self.kernels, getattr(self, "feature_names_in_", None)
+        if self._pairwise and isinstance(kernels, str):
+            kernels = Precomputed(self.stack_.kernels)
+        return bound_family(kernels, X, sample_weight, solver, names)
 
     def _family(self, X, sample_weight, solver) -> tuple[Any, Family]:
         """Return the rows as the family needs them, and the family bound to their columns."""
-        names, blocks = self._kernel_columns()
-        family = bound_family(self.kernels, X, sample_weight, solver, names, blocks)
+        family = self._bound_family(X, sample_weight, solver)
         if family.pairwise:
             family.check_training(X)  # type: ignore[attr-defined]
         return as_needed(X, family) if sp.issparse(X) else X, family
@@ -219,18 +245,54 @@ class KernelEstimator(BaseEstimator):
                 rows = validate_data(
                     self, X, reset=False, accept_sparse="csr", dtype=self._known_types(), order="C"
                 )
+            refuse_vast(rows, part=True)
             return as_needed(rows, family)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
-        X = X[:, :, None] if X.ndim == 2 else X
-        if X.shape[2] != family.size():
+        from ..tables.stacks import open_stack
+
+        stack = open_stack(X, getattr(self, "stack_", None))
+        X = validate_data(self, stack.values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
+        if X.ndim != 3 or X.shape[2] != family.size():
             raise ValueError(
-                f"X holds {X.shape[2]} kernels, but the model was fitted on {family.size()}; "
-                "pass the shape (n, n_train, n_kernels)."
+                f"X has the shape {X.shape}, and the model was fitted on {family.size()} kernels of "
+                f"{self.n_features_in_:,} rows; pass the shape (n, n_train, n_kernels)."
             )
         return X
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, and with `deep` those of the solver and the kernels; of a dict, by their names."""
+        params = super().get_params(deep)
+        if deep and isinstance(self.kernels, Mapping):
+            for name, part in self.kernels.items():
+                params[f"kernels__{name}"] = part
+                if hasattr(part, "get_params") and not isinstance(part, type):
+                    inner = part.get_params(deep=True)
+                    params |= {f"kernels__{name}__{key}": value for key, value in inner.items()}
+        return params
+
+    def _set_in_dict(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Set what is meant for kernels in a dict, in a new dict of copies, and return what is left."""
+        if "kernels" in params:
+            self.kernels = params.pop("kernels")
+        inner = {key: value for key, value in params.items() if key.startswith("kernels__")}
+        if not inner or not isinstance(self.kernels, Mapping):
+            return params
+        kernels = dict(self.kernels)
+        for key in sorted(inner, key=lambda key: key.count("__")):  # a kernel before its parameters
+            _, name, *rest = key.split("__", 2)
+            if name not in kernels:
+                raise ValueError(
+                    f"{key} cannot be set, as kernels has no {name!r}; it has {', '.join(map(str, kernels))}."
+                )
+            if rest:
+                kernels[name] = clone(kernels[name]).set_params(**{rest[0]: inner[key]})
+            else:
+                kernels[name] = inner[key]
+        self.kernels = kernels
+        return {key: value for key, value in params.items() if key not in inner}
+
     def set_params(self, **params) -> Self:
         """Set parameters; those of a solver or of kernels that are given by name have none to set."""
+        params = self._set_in_dict(params)
         for key in params:
             name, dots, part = key.partition("__")
             held = params.get(name, getattr(self, name, None))
@@ -322,6 +384,8 @@ class MKL(KernelEstimator):
             if checkpoint is not None or not _is_plain(X):
                 from .streamed import fit_source, source_of
 
+                if y is not None and not isinstance(y, str) and not self._pairwise:
+                    X = self._views(X) or X
                 source = source_of(self, X, y, sample_weight, checkpoint)
                 if source is not None:
                     self._refuse_groups(groups)
@@ -335,17 +399,26 @@ class MKL(KernelEstimator):
             problem = replace(self._problem(X, y, sample_weight), groups=subjects(groups, X))
             self._announce(problem)
             self._refuse_init(init, self.solver_)
+            apart = self._weighs_targets(problem)
             task = chosen(self.solver_, problem)
             self.solver_ = task.solver
-            result = task.solve(
-                self._start(problem, init),
-                self._progress(on_iteration),
-                calibrate=getattr(self, "calibrate", False),
-            )
-            warn_of_rounding(task.problem, result)
-            self._store(result, task.problem.C)
+            if apart:
+                result = self.solver_.solve_targets(task.problem, self._progress(on_iteration))
+            else:
+                result = task.solve(
+                    self._start(problem, init),
+                    self._progress(on_iteration),
+                    calibrate=getattr(self, "calibrate", False),
+                )
+            if not apart:
+                warn_of_rounding(task.problem, result, self.target_mean_)
+            self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
                 self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
+
+    def _weighs_targets(self, problem: Problem) -> bool:
+        """Whether every target gets kernel weights of its own."""
+        return False
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
@@ -355,13 +428,18 @@ class MKL(KernelEstimator):
         if y is not None and not _is_complete(y):
             refuse_missing(y)
         memory, automatic = self._memory, self._reads_tables
-        if automatic:
+        views = None if _is_plain(X) else self._views(X)
+        if views is not None:
+            X = self._view_numbers(views, sample_weight)
+        elif automatic:
             X = self._numbers(X, sample_weight)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
             self.feature_names_in_ = np.array(known.names, dtype=object)
         y = self._set_targets(y, known.classes)
         s, n_classes = self._weights(sample_weight, X, y, known.balance), self._n_classes
+        C = 1.0 if chosen else float(self.C)
+        refuse_overflow(y if self._regresses else None, C, s)
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
         self.solver_ = solver = make_solver(
@@ -378,10 +456,10 @@ class MKL(KernelEstimator):
         if known.mean is not None:
             self.target_mean_ = known.mean
         else:
-            self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
-        C, Y = 1.0 if chosen else float(self.C), Y - self.target_mean_
-        problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
-        refuse_overflow(Y, C, s)
+            self.target_mean_ = _means(Y, s) if self._regresses else np.zeros(1)
+        problem = Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
+        if isinstance(solver, StreamingSolver):
+            solver.check_range(problem)
         check_memory(solver, family, len(y), None if self.memory is None else memory)
         return problem
 
@@ -399,12 +477,29 @@ class MKL(KernelEstimator):
         """Learn what a table's columns are, and return them as numbers."""
         from ..tables import Columns, open_table
 
-        narrow = self._row_types(X) is not np.float64
         table = X if sp.issparse(X) else open_table(X)
         self.columns_ = columns = Columns.fit(table, sample_weight)
         for note in columns.notes:
             self._say(note)
-        return columns.transform(table, narrow=narrow)
+        return columns.transform(table)
+
+    def _views(self, X):
+        """Return X as views, None if it is a single table."""
+        from ..tables import as_views
+
+        return None if self._pairwise else as_views(X)
+
+    def _view_numbers(self, views, sample_weight) -> np.ndarray:
+        """Learn what the columns of several views are, and return them as numbers, side by side."""
+        from ..tables import ViewColumns
+
+        used = used_views(self.kernels, tuple(views.keys()))
+        plain = [name for name in used if not is_automatic(self.kernels, name)]
+        unused = [name for name in views.parts if name not in used]
+        self.columns_ = ViewColumns.fit(views, sample_weight, plain, unused)
+        for note in self.columns_.notes:
+            self._say(note)
+        return self.columns_.transform(views, narrow=False)
 
     def _training_rows(self, X, y, **options):
         X, y = super()._training_rows(X, y, **options)
@@ -414,10 +509,13 @@ class MKL(KernelEstimator):
                 self.feature_names_in_ = np.array(self.columns_.names_in, dtype=object)
         return X, y
 
-    def _kernel_columns(self) -> tuple[Any, Any]:
+    def _bound_family(self, X, sample_weight, solver) -> Family:
         if not hasattr(self, "columns_"):
-            return super()._kernel_columns()
-        return self.columns_.names_out, self.columns_.blocks
+            return super()._bound_family(X, sample_weight, solver)
+        if hasattr(self.columns_, "learned"):
+            return view_family(self.kernels, X, sample_weight, solver, self.columns_)
+        names, blocks = self.columns_.names_out, self.columns_.blocks
+        return bound_family(self.kernels, X, sample_weight, solver, names, blocks)
 
     @property
     def _n_classes(self) -> int | None:
@@ -468,8 +566,10 @@ class MKL(KernelEstimator):
                 "groups is given, but rows come in batches; pass rows in memory, or leave groups out."
             )
 
-    def _store(self, result: Result, C: float | None = None) -> None:
+    def _store(self, result: Result, C: float | None = None, problem: Problem | None = None) -> None:
         """Keep a result; C is the solver's, that of the problem, or the one that was given."""
+        if problem is not None:
+            result = with_variances(result, problem.X, problem.sample_weight)
         for name in ("loo_score_", "_loo_residuals"):  # of a fit before
             self.__dict__.pop(name, None)
         known = result.C if result.C is not None else C
@@ -559,7 +659,7 @@ class MKL(KernelEstimator):
                 )
         if hasattr(self, "columns_"):
             check_is_fitted(self)
-            return self.columns_.transform(X, narrow=isinstance(self.solver_, StreamingSolver))
+            return self.columns_.transform(X)
         return super()._rows(X)
 
     def _scores(self, X) -> np.ndarray:
@@ -573,22 +673,50 @@ class MKL(KernelEstimator):
         check_consistent_length(rows, y)
         return rows, self._encode(y), self._weights(sample_weight, rows, y)
 
-    def contributions(self, X) -> np.ndarray:
-        """Split the prediction by kernel.
+    def contributions(self, X, by: Literal["kernel", "view"] = "kernel") -> np.ndarray:
+        """Split the prediction by kernel, or by view.
 
         Parameters
         ----------
         X : rows
+        by : {"kernel", "view"}
+            Whether there is a column per kernel, or one per view, in the order of ``views_``.
 
         Returns
         -------
         array of shape (n, m) or (n, m, c)
-            One column per member of ``combination_``. Summed over the kernels, with ``intercept_`` added,
-            they give the scores.
+            One column per member of ``combination_``, or per view. Summed over the columns, with ``intercept_`` added,
+            they give the scores. A view that a row lacks has NaN: the prediction does not rest on it.
         """
+        if by not in ("kernel", "view"):
+            raise ValueError(f"by is {brief(by)}; it must be 'kernel' or 'view'.")
         rows = self._rows(X)
         parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
+        if by == "view":
+            parts = self._by_view(parts, rows)
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
+
+    def _by_view(self, parts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the contributions of all kernels of each view together."""
+        names, views = (
+            self.views_,
+            [getattr(part, "name", "") for part in self.combination_.family.families()],
+        )
+        of = [names.index(views[k]) for k, _ in self.combination_.members]
+        out = np.einsum("nmc,mv->nvc", parts, np.eye(len(names))[of])
+        out[rows[:, -len(names) :] == 0] = np.nan
+        return out
+
+    @property
+    def views_(self) -> list[str]:
+        """Names of the views that the model was fitted on."""
+        check_is_fitted(self)
+        names = getattr(getattr(self, "columns_", None), "names", None)
+        if names is None:
+            raise AttributeError(
+                "The model was fitted on one table, and has no views; fit it on a dict of tables."
+            )
+        return list(names)
 
     def predict_to(self, source, path, *, proba: bool = False) -> int:
         """Write predictions for the rows of a source to a file, batch by batch.
@@ -631,6 +759,13 @@ def why_not_left_out(model: MKL) -> str | None:
         f"{type(model.solver_).__name__} keeps no scores of rows left out; fit with the solver LeaveOneOut, which "
         "is the default for bandwidths."
     )
+
+
+def _means(Y: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Return the weighted means of targets; of those that are constant, the constant to the bit."""
+    used = Y[s > 0]
+    constant = (used == used[0]).all(axis=0)
+    return np.where(constant, used[0], np.average(Y, axis=0, weights=s))
 
 
 def _is_complete(y) -> bool:

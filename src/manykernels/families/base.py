@@ -235,6 +235,10 @@ class Family(BaseEstimator):
         family: Any = self
         return lambda A, size, rng: family.draw(X, A, size, rng, scale)
 
+    def n_uniform(self) -> float:
+        """Return how many equally likely things ``draw_uniform`` draws from."""
+        return self.size()
+
     def proposal_gram(self, X: Rows, scale: Scaling, p: float) -> np.ndarray:
         """Return the sum of all scaled kernels that ``draw`` is proportional to: a Gram matrix or its diagonal."""
         family: Any = self
@@ -355,7 +359,14 @@ class Searcher:
         direction.check(self.X.shape[0])
         if direction.is_zero():
             return nothing(self.exhausts)
-        return self._best(direction, size, exclude, rng)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._best(direction, size, exclude, rng)
+        if not np.isfinite(found.values).all():
+            raise ValueError(
+                "kernels: what a search compares leaves the range of floats on these rows; standardise the columns "
+                "of X."
+            )
+        return found
 
     def _best(self, direction, size, exclude, rng) -> Best:
         """Search along a direction that is not zero."""

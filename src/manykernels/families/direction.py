@@ -69,6 +69,13 @@ class Direction:
         V, signs = self._factors()
         return (V * signs) @ V.T
 
+    def masked(self, p: np.ndarray) -> Direction:
+        """Return M ∘ ppᵀ: zero in the rows and columns of those that p leaves out."""
+        if self.dense is not None:
+            return Direction(dense=self.dense * p[:, None] * p)
+        V, signs = self._factors()
+        return Direction(V=V * p[:, None], signs=signs)
+
     def symmetrised(self) -> Direction:
         """Return (M + Mᵀ)/2, for a dense M that was computed, and is symmetric to rounding only."""
         return self if self.dense is None else Direction(dense=(self.dense + self.dense.T) / 2)

@@ -26,6 +26,7 @@ from .base import (
     can,
 )
 from .finite import Finite
+from .view import PresentBank, View
 
 
 def _all_can(capability: type) -> Callable[[Any], bool]:
@@ -43,6 +44,11 @@ class Union(Searchable):
     parts : list or dict
         Families, kernels, scikit-learn kernel names, or callables; a dict gives them names, which lead the names of
         their kernels.
+    balance : sequence of float, optional
+        One weight per part, for rows that lack some of the views that parts are on
+        (:class:`~manykernels.families.view.View`): with q(x) the share of the weights that are of parts which the row
+        has, every kernel is divided by √(q(x) q(z)), so that what is left of a row stands for the whole. None: they
+        stay as they are.
 
     Examples
     --------
@@ -52,8 +58,9 @@ class Union(Searchable):
     'line'
     """
 
-    def __init__(self, parts: Sequence[Any] | Mapping[str, Any]):
+    def __init__(self, parts: Sequence[Any] | Mapping[str, Any], balance: Sequence[float] | None = None):
         self.parts = parts
+        self.balance = balance
 
     # -- parts -----------------------------------------------------------------------------------------
 
@@ -71,7 +78,30 @@ class Union(Searchable):
 
     def _with(self, parts: Sequence[Family]) -> Union:
         names = self._names()
-        return Union(list(parts) if names is None else dict(zip(names, parts, strict=True)))
+        return Union(list(parts) if names is None else dict(zip(names, parts, strict=True)), self.balance)
+
+    def balanced(self, members: Members, theta: np.ndarray) -> Union:
+        """Return the same kernels, balanced by the weights θ that members of each part have together."""
+        mass = np.bincount([k for k, _ in members], weights=theta, minlength=len(self.parts))
+        return Union(self.parts, mass.tolist())
+
+    def lacks(self, X: Rows) -> bool:
+        """Whether any row lacks a view that a part is on."""
+        return any((p != 1).any() for p in self._presences(X))
+
+    def _presences(self, X: Rows) -> list[np.ndarray]:
+        """Return p(x) of the rows for every part; 1 where a part is on no view."""
+        return [
+            part.presence_of(X) if isinstance(part, View) else np.ones(X.shape[0]) for part in self.families()
+        ]
+
+    def _factor(self, X: Rows) -> np.ndarray | None:
+        """Return 1/√q(x) of every row, None where nothing is to be balanced; 0 for rows without any of the parts."""
+        if self.balance is None:
+            return None
+        mass = np.asarray(self.balance, dtype=float)
+        q = mass @ np.array(self._presences(X)) / mass.sum()
+        return np.divide(1.0, np.sqrt(q), out=np.zeros(len(q)), where=q > 0)
 
     def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Union:
         """Resolve every part."""
@@ -124,14 +154,17 @@ class Union(Searchable):
         weights, total = np.asarray(weights, dtype=float), np.zeros((X.shape[0], Z.shape[0]))
         for _, part, places, own in self._sorted(members):
             total += part.gram(X, Z, own, weights[places])
-        return total
+        r = self._factor(X)
+        return total if r is None else total * r[:, None] * self._factor(Z)
 
     def apply(self, X: Rows, Z: Rows, B: np.ndarray, members: Members) -> np.ndarray:
         """Return K_i(X, Z) B for every member."""
         out = np.empty((len(members), X.shape[0], B.shape[1]))
+        r, rz = self._factor(X), self._factor(Z)
+        B = B if rz is None else B * rz[:, None]
         for _, part, places, own in self._sorted(members):
             out[places] = part.apply(X, Z, B, own)
-        return out
+        return out if r is None else out * r[:, None]
 
     def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
         """Return the weighted mean of each diagonal."""
@@ -145,7 +178,8 @@ class Union(Searchable):
         weights, total = np.asarray(weights, dtype=float), np.zeros(X.shape[0])
         for _, part, places, own in self._sorted(members):
             total += part.diag(X, own, weights[places])
-        return total
+        r = self._factor(X)
+        return total if r is None else total * np.square(r)
 
     def penalty(self, members: Members, nu: float) -> np.ndarray:
         """Return what each part adds to the scales of its members."""
@@ -156,7 +190,8 @@ class Union(Searchable):
 
     def bank(self, X: Rows, members: Members, sizes: BankSizes = BANK_SIZES) -> Bank:
         """Bind the members of every part to the rows."""
-        return UnionBank(self, X, members, sizes)
+        bank, r = UnionBank(Union(self.parts), X, members, sizes), self._factor(X)
+        return bank if r is None else PresentBank(bank, r)
 
     def label(self, member: Any) -> str:
         """Return the name of the part, and that of the kernel where it has more than one."""

@@ -1,21 +1,26 @@
 """Losses: value, gradient, conjugate, and an integer code for compiled loops.
 
 ``base.py`` is the contract, then there is one loss a file; ``_pull.py`` has their subgradients for compiled loops. To
-add one, subclass :class:`Loss` in a file of its own and enter it in ``LOSSES``.
+add one, subclass :class:`Loss` in a file of its own and enter it in ``LOSSES``. Outputs that span several rows have
+losses of their own kind, :class:`Structured`, known by their most violating output; :class:`Chain`, for sequences, is
+one.
 """
 
 from __future__ import annotations
 
 from .base import Loss
+from .chain import Chain
 from .hinge import Hinge
 from .logistic import Logistic
 from .max_hinge import MaxHinge
 from .softmax import Softmax
 from .squared import Squared
 from .squared_hinge import SquaredHinge
+from .structured import Structured
 
 __all__ = [
     "LOSSES",
+    "Chain",
     "Hinge",
     "Logistic",
     "Loss",
@@ -23,6 +28,7 @@ __all__ = [
     "Softmax",
     "Squared",
     "SquaredHinge",
+    "Structured",
     "get_loss",
 ]
 

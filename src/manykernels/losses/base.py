@@ -37,6 +37,9 @@ class Loss:
         The conjugate's domain is then bounded too.
     probabilistic : bool
         Whether scores turn into probabilities.
+    structured : bool
+        Whether outputs span several rows (:class:`~manykernels.losses.Structured`): value, gradient and conjugate are
+        then not those of rows, and only solvers that ask for the most violating output take it.
     """
 
     name: ClassVar[str] = ""
@@ -46,6 +49,7 @@ class Loss:
     smooth: ClassVar[bool] = False
     lipschitz: ClassVar[bool] = False
     probabilistic: ClassVar[bool] = False
+    structured: ClassVar[bool] = False
 
     def value(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:
         """Return the loss of each row, (n,)."""

@@ -12,6 +12,7 @@ A machine is written once, on a space, and so runs on both kinds. The room:
 - ``fit``: what a machine is given and what it returns, with its certificate;
 - ``newton``: Newton's method, and the proximal loop around it for losses with kinks;
 - ``smooth``, ``hinges``: the machines; ``_descent``: their compiled coordinate descent;
+- ``growing``: ridge regression on columns that come one after the other;
 - ``sensitivity``: the second derivative of a machine's value in its kernel.
 """
 
@@ -24,6 +25,7 @@ import numpy as np
 from ..losses import Loss, get_loss
 from . import hinges, smooth
 from .fit import Fit, Task
+from .growing import GrowingRidge
 from .sensitivity import value_hessian
 from .spaces import FeatureSpace, GramSpace, IndefiniteKernelError, Space
 
@@ -167,7 +169,14 @@ def _solve(space: Space, Y, loss: Loss, U, starts: list[np.ndarray], A, tol: flo
     return _MACHINES[loss.name](Task(space, Y, loss, U), V, A, tol)
 
 
-__all__ = ["Fit", "IndefiniteKernelError", "solve_dual", "solve_primal", "value_hessian"]
+__all__ = [
+    "Fit",
+    "GrowingRidge",
+    "IndefiniteKernelError",
+    "solve_dual",
+    "solve_primal",
+    "value_hessian",
+]
 
 
 def __dir__() -> list[str]:

@@ -39,6 +39,9 @@ def _check(model) -> None:
     C = getattr(model, "C", "auto")
     known = C == "auto" if isinstance(C, str) else isinstance(C, int | float | np.number) and 0 < C < np.inf
     demand(known, f"C is {brief(C)}, and no positive number")
+    for solver in (model.solver, model.solver_):
+        learns = hasattr(solver, "solve") or (isinstance(solver, str) and solver is not model.solver_)
+        demand(learns, f"{brief(solver)} is no solver")
     width = _width(model)
     _check_family(model.combination_.family, width)
     if hasattr(model, "result_"):
@@ -46,7 +49,7 @@ def _check(model) -> None:
         _predict(model, width)
     else:
         _transform(model, width)
-    model.combination_.table()
+    model.combination_.records()
     if hasattr(model, "state_"):
         _check_state(model, width)
 
@@ -121,12 +124,18 @@ def _predict(model, width: int) -> None:
     predictor = model.result_.predictor
     row = _row(model, width, predictor)
     if not (issparse(row) and not model.combination_.family.accepts_sparse):
-        F = predictor.scores(row)
-        demand(F.shape == (1, len(predictor.intercept)), "its scores have another shape")
-        demand(np.isfinite(F).all(), "its scores are not finite")
+        for side in (row, -row):  # sums that overflow cancel on one of them
+            try:
+                F = predictor.scores(side)
+            except ValueError:
+                if side is row:
+                    raise
+                continue  # kernels such as chi2 take no negative numbers
+            demand(F.shape == (1, len(predictor.intercept)), "its scores have another shape")
+            demand(np.isfinite(F).all(), "its scores are not finite")
     raw: Any = row
     if hasattr(model, "columns_"):
-        raw = [[None] * model.n_features_in_]
+        raw = model.columns_.example()
     for name in ("predict", "decision_function", "predict_proba", "contributions"):
         if hasattr(model, name):
             getattr(model, name)(raw)

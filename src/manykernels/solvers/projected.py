@@ -16,6 +16,8 @@ MEMORY = 6
 KEPT = 1e-4
 #: Longest step before its projection, for weights of the order of 1.
 FARTHEST = 1e6
+#: Slopes below this are none: steps are divided by them.
+LEAST = 1e-200
 #: Values this close, relatively, are one: the last steps go by their gradients, which have twice the digits.
 SAME = 1e-13
 #: Steps that promise less than this, relatively, are the end.
@@ -61,7 +63,7 @@ def spectral_steps(criterion: Criterion, start: np.ndarray) -> Iterator[tuple[Po
     here = criterion.at(criterion.project(start))
     slope = criterion.slope(here)
     last: deque[float] = deque([here.value], MEMORY)
-    step = 1.0 / max(float(np.abs(slope).max(initial=0.0)), np.finfo(float).tiny)
+    step = 1.0 / max(float(np.abs(slope).max(initial=0.0)), LEAST)
     while True:
         yield here, slope
         direction = criterion.project(here.theta - step * slope) - here.theta
@@ -77,8 +79,8 @@ def spectral_steps(criterion: Criterion, start: np.ndarray) -> Iterator[tuple[Po
         curved = float(moved @ turned)
         here, slope = there, steeper
         # Where the criterion bends down along the step, go as far as the projection lets it.
-        most = FARTHEST / max(float(np.abs(slope).max(initial=0.0)), np.finfo(float).tiny)
-        step = min(float(moved @ moved) / curved, most) if curved > 0 else most
+        most, squares = FARTHEST / max(float(np.abs(slope).max(initial=0.0)), LEAST), float(moved @ moved)
+        step = squares / curved if curved * most > squares else most
 
 
 def _shorter(criterion: Criterion, here: Point, direction, promised: float, limit: float) -> Point | None:

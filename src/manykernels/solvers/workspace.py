@@ -19,6 +19,8 @@ from ..problem import Problem
 
 #: Machines with smaller systems than this run BLAS on one thread: its threads cost more than they bring.
 ONE_THREAD = 2000
+#: Sums of a kernel's values on all rows: machines divide by them, and take their squares times those of C.
+LARGEST = 1e200
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +55,6 @@ class Iterate:
     def gap(self) -> float:
         """Return P - D, never below zero by more than rounding."""
         return self.objective - self.dual
-
-
-def refuse_infinite(K: np.ndarray) -> None:
-    """Raise ValueError for a kernel matrix with values beyond the range of floats."""
-    if not np.isfinite(K.sum()):
-        raise ValueError(
-            "kernels: their values on these rows are too large to add up; standardise the columns of X, or lower "
-            "the degree."
-        )
 
 
 class Workspace:
@@ -166,7 +159,7 @@ class Workspace:
     def _gram(self, weights) -> np.ndarray:
         """Return K_θ + 1: the intercept is a constant kernel of weight 1."""
         K = self.bank.gram(weights)
-        refuse_infinite(K)
+        check_size(K.sum(), K.trace())
         K += 1.0
         return K
 
@@ -177,6 +170,7 @@ class Workspace:
         Z = np.empty((self.problem.n_rows, len(owner) + 1))
         np.multiply(phi, root, out=Z[:, :-1])
         Z[:, -1] = 1.0
+        check_size(np.einsum("ij,ij->", Z, Z))
         return Z, owner, root
 
     def _dual(self, weights):
@@ -219,3 +213,12 @@ class Workspace:
         if iterate.W is not None:
             return Primal(combination, iterate.W, iterate.intercept)
         return Dual.from_training(combination, self.problem.X, iterate.A, iterate.intercept)
+
+
+def check_size(*sums: float) -> None:
+    """Raise ValueError for sums of a kernel's values that leave the range of floats, or come near its end."""
+    if not np.abs(sums).max() <= LARGEST:
+        raise ValueError(
+            "kernels: their values on these rows are too large to add up; standardise the columns of X, or lower the "
+            "degree."
+        )

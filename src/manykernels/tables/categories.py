@@ -31,6 +31,11 @@ class Category(NamedTuple):
     rare: tuple[str, ...]
     shares: np.ndarray
 
+    @property
+    def a_level(self) -> str:
+        """A level that was seen."""
+        return (*self.levels, *self.rare)[0]
+
     def check_stored(self) -> None:
         """Raise Damaged unless there is a share for every level that came from a file, and perhaps for gaps."""
         names = [*self.levels, *self.rare]

@@ -29,7 +29,7 @@ def two_scales(n=240, seed=0, noise=0.05):
 
 def furthest(model):
     """How far the frequency that was missed most is from the next one found, by weight of note."""
-    found = np.array([row["sigma"] for row in model.combination_.table() if row["share"] > 0.05])
+    found = np.array([row["sigma"] for row in model.combination_.records() if row["share"] > 0.05])
     return np.abs(found - FREQUENCIES[:, None]).min(axis=1).max()
 
 
@@ -75,7 +75,7 @@ def test_swaps_do_not_undo_what_held_out_rows_chose():
     model.fit(X, y > 0)
     # Among single kernels the narrowest has the least objective; it was not the one whose held-out loss counted.
     low = model.combination_.family.bounds[0]
-    assert max(row["sigma"] for row in model.combination_.table()) > 2 * low
+    assert max(row["sigma"] for row in model.combination_.records()) > 2 * low
 
 
 def test_the_gap_is_that_of_the_whole_continuum():
@@ -83,7 +83,7 @@ def test_the_gap_is_that_of_the_whole_continuum():
     model = MKLRegressor(Gaussians((0.05, 5.0)), solver=Greedy(50, tol=1e-6), C=1.0).fit(X, y)
     assert model.converged_ and model.gap_kind_ == "exact" and model.gap_ <= 1e-6 * model.objective_
     A = model.dual_coef_
-    used = [row["sigma"] for row in model.combination_.table()]
+    used = [row["sigma"] for row in model.combination_.records()]
     g = [float(A[:, 0] @ RBF(s)(X, X) @ A[:, 0]) for s in [*used, *np.geomspace(0.05, 5.0, 400)]]
     # P - D with max g over the grid: no bandwidth of it is better than what the certificate knows.
     top = max(g) - max(g[: len(used)])
@@ -109,7 +109,7 @@ def test_columns_that_matter_get_narrow_bandwidths(loss):
     y = np.sin(4 * X[:, 0]) + 0.1 * rng.normal(size=120)
     make, y = (MKLRegressor, y) if loss == "squared" else (MKLClassifier, y > 0)
     model = make(Gaussians(ard=True), solver=Greedy(3, swaps=0), loss=loss, C=10.0, random_state=0).fit(X, y)
-    sigma = np.array(model.combination_.table()[0]["sigma"])
+    sigma = np.array(model.combination_.records()[0]["sigma"])
     assert 5 * sigma[0] < sigma[1:].min()
     gaps = np.array(model.trace_.gap) / np.array(model.trace_.objective)
     assert gaps[-1] < gaps[0]

@@ -71,7 +71,7 @@ def test_a_column_in_two_halves_that_are_a_block_teaches_what_the_column_does():
     halves = regressor([Gaussians(ard=[[0, 3], [1], [2]])]).fit(split, y)
     # Equal but for rounding in single precision.
     assert_allclose(halves.predict(split), whole.predict(X), atol=1e-3)
-    sigma = np.array(halves.combination_.table()[0]["sigma"])
+    sigma = np.array(halves.combination_.records()[0]["sigma"])
     assert sigma[0] == sigma[3] != sigma[1]
     apart = regressor([Gaussians(ard=True)]).fit(split, y)
     assert np.abs(apart.predict(split) - whole.predict(X)).max() > 1e-3
@@ -105,7 +105,7 @@ def test_weights_are_never_worse_than_the_best_single_candidate():
     rows = Rows.plain((y - y.mean())[:, None], np.ones(60), "squared")
     candidates = [Candidate("sqdist", np.full(3, t), Z=X) for t in (-1.0, 0.5, 2.0)]
     error = Weighing(rows, [candidates], np.zeros(60, int), [np.arange(60)])
-    found = weigh(error, 3, -2.0, Effort())
+    found = weigh(error, -2.0, Effort())
     assert found.error <= found.singles.min() + 1e-12
     assert found.theta.sum() == pytest.approx(1.0) and (found.theta >= 0).all()
 
@@ -118,7 +118,7 @@ def test_useless_columns_get_wide_bandwidths_and_the_fit_is_good():
     model = regressor().fit(X, y)
     new, truth = waves(400, seed=1)
     assert model.score(new, truth) > 0.93
-    sigma = np.array(model.combination_.table()[0]["sigma"])
+    sigma = np.array(model.combination_.records()[0]["sigma"])
     assert sigma[2:].min() > 2 * sigma[0]
 
 

@@ -8,6 +8,7 @@ The class is :class:`Products`; the other files are what it does with members th
 ``multiples.py``         sums over all multiples of a member, in closed form
 ``sampling.py``          drawing members near proportionally to g, from Gram matrices: Algorithm 3
 ``monomial_sampler.py``  the same for products of columns, which need no Gram matrices
+``row_sampler.py``       the same from some of the rows, drawn anew for every draw
 ``signed.py``            the same along a direction with both signs, by a bound: for two stages
 ``search.py``            the best member along a direction: grown, drawn, improved factor by factor
 ``monomial_search.py``   the same for products of columns, all of them compared as long as that is affordable
@@ -49,6 +50,7 @@ from .monomial_search import MonomialSearcher
 from .monomials import Prefix, monomials, multisets, n_multisets, orderings, power_name
 from .multiples import multiples
 from .product_sum import ProductSum
+from .row_sampler import RowSampler
 from .sampling import GramSampler, Sampler, uniform_products
 from .search import GramSearcher
 
@@ -361,6 +363,11 @@ class Products(Searchable):
             return MonomialSampler(X, base, family._prior_sq())
         return GramSampler(X, family._base(), base, family._prior_sq())
 
+    @available_if(lambda self: self.base is None)
+    def row_sampler(self, X: Rows, scale: Scaling | None, n_rows: int) -> RowSampler:
+        """Return what draws products of columns from `n_rows` rows, drawn anew for every A."""
+        return RowSampler(self._bound(X), X, scale, n_rows)
+
     def proposal_gram(self, X: Rows, scale: Scaling, p: float) -> np.ndarray:
         """Return the sum over ordered products, the constant included; its diagonal when rows are many."""
         base = scale.base if scale.base is not None else np.ones(self._r)
@@ -375,6 +382,12 @@ class Products(Searchable):
         if not hasattr(self, "_r"):
             raise ValueError(f"{self!r} does not know its columns yet; call resolve(n_features) first.")
         return uniform_products(self._r, self.degree, self.count, size, rng)
+
+    def n_uniform(self) -> float:
+        """Return the number of members, or that of ordered tuples when those count."""
+        if self.count == "distinct":
+            return self.size()
+        return sum(self._r**d for d in range(1, self.degree + 1))
 
     # -- search ----------------------------------------------------------------------------------------
 

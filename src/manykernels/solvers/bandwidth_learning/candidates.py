@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 #: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
 LANES = 8
+#: Scaled rows and logarithms of kernel values are cut off here: beyond, kernels are zero, and squares would overflow.
+FARTHEST = 1e18
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,9 @@ class Candidate:
     member : the member of that part, where it is given
     Z : (n, d) array
         Rows in these units.
+    present : (n,) array or None
+        1 for rows that have the view which the kernel is on, 0 for those that lack it; None if all have it. Given
+        matrices know it.
     """
 
     statistic: str = ""
@@ -82,6 +87,7 @@ class Candidate:
     member: object = None
     Z: np.ndarray | None = None
     power: int = 0
+    present: np.ndarray | None = None
 
 
 def matrices(candidates: Sequence[Candidate], chosen: np.ndarray) -> Iterator[np.ndarray]:
@@ -98,6 +104,8 @@ def matrices(candidates: Sequence[Candidate], chosen: np.ndarray) -> Iterator[np
         key = c.statistic, id(c.log_sigma)
         if key not in known:
             known[key] = kernel_matrix(c.statistic, lanes(c.Z[chosen] * np.exp(-c.log_sigma)))
+            if c.present is not None:
+                known[key] *= np.outer(c.present[chosen], c.present[chosen])
         K = known[key]
         for _ in range(abs(c.power) * (2 if c.statistic == "sqdist" else 1)):
             K = np.sqrt(K) if c.power > 0 else np.square(K)
@@ -107,7 +115,7 @@ def matrices(candidates: Sequence[Candidate], chosen: np.ndarray) -> Iterator[np
 def lanes(Z: np.ndarray) -> np.ndarray:
     """Return rows in single precision, with columns of zeros up to a multiple of `LANES`."""
     out = np.zeros((len(Z), -(-Z.shape[1] // LANES) * LANES), dtype=np.float32)
-    out[:, : Z.shape[1]] = Z
+    out[:, : Z.shape[1]] = np.clip(Z, -FARTHEST, FARTHEST)
     return out
 
 
@@ -124,7 +132,7 @@ def kernel_matrix(statistic: str, Z: np.ndarray) -> np.ndarray:
     S = 2.0 * (Z @ Z.T)
     S -= squares[:, None]
     S -= squares
-    np.minimum(S, 0.0, out=S)
+    np.clip(S, -FARTHEST, 0.0, out=S)
     S.flat[:: len(S) + 1] = 0.0
     return np.exp(S.astype(np.float32)).astype(float)
 
@@ -325,6 +333,23 @@ class Weighing:
         self.groups = [i for _, _, i in parts]
         self.mass = sum(m for _, _, m in self.work)
 
+    @property
+    def n_candidates(self) -> int:
+        """Number of kernels."""
+        return len(self.work[0][0])
+
+    def only(self, kept: np.ndarray) -> Weighing:
+        """Return the error of some of the candidates, a mask."""
+        fewer = copy(self)
+        fewer.work = [(K[kept], part, mass) for K, part, mass in self.work]
+        return fewer
+
+    def of_target(self, k: int) -> Weighing:
+        """Return the error of one target."""
+        one = copy(self)
+        one.work = [(K, part.of_targets([k]), mass) for K, part, mass in self.work]
+        return one
+
     def without(self, rows: np.ndarray) -> Weighing:
         """Return the error of the others where some rows, a mask (n,), are not there at all.
 
@@ -384,17 +409,31 @@ def left_out_scores(rows: Rows, candidates, judges: np.ndarray, groups, weights)
                 used = np.flatnonzero(weighed.theta).tolist()
                 grams = matrices([own[j] for j in used], i)
                 K = sum(w * gram for w, gram in zip(weighed.theta[used], grams, strict=True))
+                K = balanced(K, [own[j] for j in used], weighed.theta[used], i)
                 found = leave_out(K, math.exp(weighed.log_noise), part, gradient=False, dtype=np.float64)
                 counted = judged[i][part.units]
                 F[part.numbers[counted]] = found.scores[counted]
     return F[rows.origin]
 
 
-def weigh(error: Weighing, n: int, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:
+def balanced(
+    K: np.ndarray, candidates: Sequence[Candidate], theta: np.ndarray, chosen: np.ndarray
+) -> np.ndarray:
+    """Return a weighted sum of matrices over √(q_s q_t), q the share of the weights that a row has the views of."""
+    if all(c.present is None for c in candidates):
+        return K
+    shares = [np.ones(len(chosen)) if c.present is None else c.present[chosen] for c in candidates]
+    q = theta @ np.array(shares) / theta.sum()
+    r = np.divide(1.0, np.sqrt(q), out=np.zeros(len(q)), where=q > 0)
+    return K * r[:, None] * r
+
+
+def weigh(error: Weighing, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:
     """Return the weights and the ridge with the least error; never worse than the best single candidate."""
+    n = error.n_candidates
     singles = np.array([error(np.eye(n)[j], log_noise, gradient=False)[0] for j in range(n)])
     order = np.argsort(singles)
-    theta, noise, errors = _descend(error, _near_best(singles, log_noise), effort.evaluations, fixed_noise)
+    theta, noise, errors = descend(error, _near_best(singles, log_noise), effort.evaluations, fixed_noise)
     best = error(theta, noise, gradient=False)[0]
     if singles[order[0]] < best:
         theta, noise, best = _towards(error, np.eye(n)[order[0]], log_noise, theta, noise)
@@ -414,11 +453,11 @@ def weigh_again(error: Weighing, weighed: Weighed, effort: Effort, fixed_noise=F
     if fixed_noise and len(weighed.theta) == 1:
         return weighed
     x = _near_best(weighed.singles, weighed.start)
-    theta, noise, errors = _descend(error, x, effort.few_evaluations, fixed_noise)
+    theta, noise, errors = descend(error, x, effort.few_evaluations, fixed_noise)
     return Weighed(theta, noise, errors[-1], weighed.singles, tuple(errors))
 
 
-def _descend(error: Weighing, x: np.ndarray, evaluations: int, fixed_noise: bool):
+def descend(error: Weighing, x: np.ndarray, evaluations: int, fixed_noise: bool):
     """Return weights, log λ and all errors met, by L-BFGS from logits and log λ."""
     criterion, errors = error.work[0][1].criterion, []
 

@@ -199,7 +199,7 @@ class Mixing:
             rows, [candidates], np.zeros(len(rows), int), some(near, EFFORT.weight_groups, sample.rng)
         )
         fixed, start = not sample.problem.choose_C, math.log(0.1)
-        found = weigh(weighing, n, -math.log(sample.C) if fixed else start, EFFORT, fixed_noise=fixed)
+        found = weigh(weighing, -math.log(sample.C) if fixed else start, EFFORT, fixed_noise=fixed)
         k = 0 if fixed else round(-found.log_noise / math.log(C_FACTOR) - math.log(sample.C, C_FACTOR))
         logger.info(
             "weights of %d kernels: error %.4f among neighbours", np.count_nonzero(found.theta), found.error

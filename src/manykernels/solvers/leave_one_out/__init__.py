@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,9 +20,11 @@ from ..._util.checks import Rule, number, whole
 from ..._util.threads import one_blas_thread
 from ...combination import Combination
 from ...families.bandwidths import block_numbers
-from ...families.base import Enumerable, Family
+from ...families.base import Enumerable, Family, can
+from ...families.union import Union
+from ...families.view import View
 from ...kernels.statistics import dense
-from ...problem import Problem
+from ...problem import Problem, Result
 from ..bandwidth_learning.candidates import (
     Candidate,
     Effort,
@@ -32,6 +35,7 @@ from ..bandwidth_learning.candidates import (
     groups_of,
     learn_columns,
     left_out_scores,
+    log_likelihood,
     matrices,
     some,
     weigh,
@@ -48,8 +52,10 @@ from ..bandwidth_learning.left_out import (
 )
 from ..base import TwoStageSolver, generator, machine_on
 from ..calibration import LEAST
-from ..log import Log
+from ..log import Log, OnIteration
+from ..per_target import joined, of_targets
 from ..verdict import warn_if_constant
+from .targets import FEW_TARGETS, TargetWeights, few_machines, refined, scores_left_out, weigh_targets
 
 #: Most kernels of a list: every one costs a matrix in every group.
 MOST_LISTED = 500
@@ -59,6 +65,11 @@ WIDTHS, RIDGES = 2.0 ** np.arange(-3, 3), (1e-2, 1e-1, 1.0)
 POWERS = (-1, 0, 1)
 #: Kernels with a smaller share of the largest weight are left out.
 LEAST_SHARE = 0.01
+TINY = np.finfo(float).tiny
+#: What all kernels of a view have together at least, where rows lack views.
+FLOOR = 0.002
+#: With more parts than this, bandwidths come without their halves and doubles.
+MANY_PARTS = 12
 #: Fewer rows than this teach no bandwidths per column.
 FEW_TEACHERS = 20
 #: Most that scores of -1 and 1 are multiplied by for probabilities where few rows were left out: .88 is the largest.
@@ -141,8 +152,8 @@ class LeaveOneOut(TwoStageSolver):
 
     def check_compatible(self, family: Family, loss) -> None:
         """Refuse families that are neither bandwidths nor a short list."""
-        super().check_compatible(family, loss)
         unfit = self.not_taken(family)
+        super().check_compatible(family, loss)
         if unfit:
             raise ValueError(
                 f"LeaveOneOut needs bandwidths to learn, or a list of at most {MOST_LISTED} kernels on rows, and "
@@ -153,7 +164,7 @@ class LeaveOneOut(TwoStageSolver):
     def not_taken(family: Family) -> list[Family]:
         """Return the parts of a family that are neither bandwidths nor a short list."""
         listed = [part for part in family.families() if not hasattr(part, "statistic")]
-        return [part for part in listed if not isinstance(part, Enumerable) or part.size() > MOST_LISTED]
+        return [part for part in listed if not can(part, Enumerable) or part.size() > MOST_LISTED]
 
     def default_loss(self, n_classes: int | None) -> str:
         """Return the squared loss."""
@@ -185,6 +196,20 @@ class LeaveOneOut(TwoStageSolver):
         extra = {"left_out": learned.weighed.errors, "steps": learned.steps, "C": (learned.C,)}
         trace = replace(result.trace, extra=extra)
         return replace(result, C=learned.C, calibration=calibration, left_out=F, trace=trace)
+
+    def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
+        """Learn bandwidths for all targets together, then weights and C for each, and train a machine for each."""
+        self.check_params()
+        if not self.settles_C(problem):
+            raise ValueError(
+                f"weights='per_target' with LeaveOneOut takes loss 'squared', not {problem.loss.name!r}."
+            )
+        log = Log(on_iteration, time.perf_counter())
+        with one_blas_thread():
+            learning = Learning(self, problem)
+            kernels, found, F = learning.run_targets()
+            learning.verdict(F, None)
+        return learning.machines(kernels, found, F, log)
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,13 +280,39 @@ class Learning:
         self.columns = np.lexsort([np.round(_ordered_sum(Z**k), 9) for k in (4, 3)])
         self.X, self.Z, self.rows = X[first][order], Z[order][:, self.columns], rows.take(order)
 
-    def _unit(self, ard: Any) -> np.ndarray:
-        """Return the units that bandwidths per column, or per block of columns, are in."""
-        variance = self.variance
+    def _unit(self, ard: Any, part: Any = None) -> np.ndarray:
+        """Return the units that bandwidths per column, or per block of columns, are in; of a view, those of its own."""
+        variance = self.variance[part.first : part.last] if isinstance(part, View) else self.variance
         if not isinstance(ard, bool):
             block = block_numbers(ard)
             variance = np.bincount(block, weights=variance)[block]
         return np.where(variance > 0, significant(np.sqrt(variance)), 1.0)
+
+    def _own(self, part: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return where the columns of a part lie among those of Z, and their numbers among those of the part."""
+        if not isinstance(part, View):
+            return np.arange(len(self.columns)), self.columns
+        own = np.flatnonzero((part.first <= self.columns) & (self.columns < part.last))
+        return own, self.columns[own] - part.first
+
+    def _present(self, part: Any) -> np.ndarray | None:
+        """Return 1 for the rows that have the view of a part, 0 for others; None where all have it."""
+        present = part.presence_of(self.X) if isinstance(part, View) else np.ones(1)
+        return None if (present == 1).all() else present
+
+    @cached_property
+    def _lacking(self) -> bool:
+        """Whether rows lack views."""
+        family = self.problem.family
+        return isinstance(family, Union) and family.lacks(self.problem.X)
+
+    def _nearness(self) -> np.ndarray:
+        """Return rows among which neighbours are looked for: every view counts as much, however wide."""
+        views = {(p.first, p.last): p for p in self.problem.family.families() if isinstance(p, View)}
+        if not views:
+            return self.Z
+        own = [self._own(part)[0] for part in views.values()]
+        return np.hstack([self.Z[:, at] / math.sqrt(len(at)) for at in own])
 
     def _deal(self) -> np.ndarray:
         """Return the rows of every fold, (k, n): those that bandwidths and weights are learned without, to be judged.
@@ -273,7 +324,8 @@ class Learning:
         most = FOLDS if n <= FEW_FOLDS_ROWS else FEW_FOLDS
         near = np.arange(n)
         if not self.problem.family.pairwise:
-            near = np.concatenate(groups_of(self.Z, np.zeros(self.Z.shape[1]), self.rows, 1))
+            Z = self._nearness()
+            near = np.concatenate(groups_of(Z, np.zeros(Z.shape[1]), self.rows, 1))
         if subjects is None:
             label = self.rows.Y @ np.arange(1.0, 1.0 + self.rows.Y.shape[1])
             order = near[np.argsort(label[near], kind="stable")] if self.rows.criterion == "softmax" else near
@@ -285,11 +337,15 @@ class Learning:
         count = max(1, min(most, len(first) // 2)) if n >= FEW_TEACHERS else 1
         return _dealt(np.argsort(rank[first]), count)[which.ravel()] == np.arange(count)[:, None]
 
-    def run(self) -> Learned:
-        """Return what the errors of rows left out teach."""
-        problem = self.problem
-        keeps = self.solver.settles_C(problem) and not problem.choose_C
-        fixed = -math.log(problem.C * self.weight_unit) if keeps else None
+    @property
+    def _fixed(self) -> float | None:
+        """Log λ where C is given, and counts here."""
+        keeps = self.solver.settles_C(self.problem) and not self.problem.choose_C
+        return -math.log(self.problem.C * self.weight_unit) if keeps else None
+
+    def _candidates(self) -> tuple[list[list[Candidate]], float]:
+        """Return the candidates, by the folds that taught their bandwidths, and a log λ to begin with."""
+        problem, fixed = self.problem, self._fixed
         learns = any(getattr(part, "ard", False) for part in problem.family.families())
         candidates: list[list[Candidate]] = [[] for _ in (self.folds if learns else [None])]
         ridges: list[float] = []
@@ -302,46 +358,105 @@ class Learning:
                     own += listed
         if not candidates[0]:
             raise ValueError("kernels all vanish on the rows of X; pass others.")
-        log_noise = fixed if fixed is not None else float(np.mean(ridges)) if ridges else math.log(0.1)
+        return candidates, fixed if fixed is not None else float(np.mean(ridges)) if ridges else math.log(0.1)
+
+    def run(self) -> Learned:
+        """Return what the errors of rows left out teach."""
+        problem, fixed = self.problem, self._fixed
+        candidates, log_noise = self._candidates()
         self.weighing = self._weighing(candidates)
-        weighed = weigh(
-            self.weighing, len(candidates[0]), log_noise, self.effort, fixed_noise=fixed is not None
-        )
+        weighed = weigh(self.weighing, log_noise, self.effort, fixed_noise=fixed is not None)
+        kept = self._busy(candidates[0], weighed)
+        if not kept.all():
+            candidates = [[c for c, keep in zip(own, kept, strict=True) if keep] for own in candidates]
+            self.weighing = self.weighing.only(kept)
+            weighed = weigh(self.weighing, log_noise, self.effort, fixed_noise=fixed is not None)
+        self.singles = weighed.singles
         C = math.exp(-weighed.log_noise) / self.weight_unit if problem.choose_C else problem.C
         steps = tuple(np.mean(self.errors, axis=0).tolist()) if self.errors else ()
         return Learned(self._combination(candidates, weighed.theta), C, candidates, weighed, steps)
+
+    # -- weights per target ----------------------------------------------------------------------------
+
+    def run_targets(self) -> tuple[Combination, TargetWeights, np.ndarray]:
+        """Return the candidates as kernels, the weights and log λ of every target, and scores of rows left out."""
+        fixed = self._fixed
+        candidates, log_noise = self._candidates()
+        weighing = self._weighing(candidates)
+        parts = np.array([c.part for c in candidates[0]])
+        rng = generator(0 if self.solver.random_state is None else self.solver.random_state)
+        folds = self.folds if len(candidates) > 1 else np.ones((1, len(self.rows)), dtype=bool)
+        trials = weigh_targets(weighing, parts, log_noise, folds, rng, fixed is not None)
+        found = trials.weights(few_machines(trials))
+        if len(found.theta) <= FEW_TARGETS:
+            found = refined(weighing, found, self.effort, fixed is not None)
+        chosen = [few_machines(trials, k if len(folds) > 1 else None) for k in range(len(folds))]
+
+        def stack(k: int, i: np.ndarray) -> np.ndarray:
+            return np.stack(list(matrices(candidates[k], i)))
+
+        groups = self._groups(candidates, self.effort.weight_rows)
+        F = np.full(self.problem.Y.shape, np.nan)
+        F[self.used] = self.target_unit * scores_left_out(trials, chosen, self.rows, stack, groups)
+        theta = np.array([_without_small(row) for row in found.theta])
+        return self._kernels(candidates), replace(found, theta=theta), F
+
+    def _kernels(self, candidates) -> Combination:
+        """Return all candidates as members, with weights of one over their scales."""
+        members = [self._member(list(same)) for same in zip(*candidates, strict=True)]
+        rho_sq = self.problem.scale.rho_sq(members, 1.0)
+        return Combination(self.problem.family, members, 1.0 / rho_sq, np.sqrt(rho_sq))
+
+    def machines(self, kernels: Combination, found: TargetWeights, F: np.ndarray, log: Log) -> Result:
+        """Return a machine for every target; those with the same weights and λ are solved together."""
+        problem, C = self.problem, np.exp(-found.log_noise) / self.weight_unit
+        if not problem.choose_C:
+            C = np.full(len(C), problem.C)
+        pairs, which = np.unique(np.column_stack([found.theta, C]), axis=0, return_inverse=True)
+        solved = []
+        for k, pair in enumerate(pairs):
+            own = np.flatnonzero(which.ravel() == k)
+            part = replace(of_targets(problem, own), C=float(pair[-1]), choose_C=False)
+            solved.append((own, machine_on(part, replace(kernels, weights=pair[:-1] * kernels.weights), log)))
+        result = joined(problem, solved)
+        trace = replace(result.trace, extra={"C": tuple(C.tolist())})
+        return replace(result, C=float(np.exp(np.mean(np.log(C)))), left_out=F, trace=trace)
 
     # -- candidates ------------------------------------------------------------------------------------
 
     def _learn_part(self, k: int, part: Any, candidates, fixed) -> list[float]:
         """Add the candidates of a continuum, and return the ridges that went with them."""
-        Z = self._rows_of(part)
-        start = self._start(part, Z, fixed)
+        Z, present = self._rows_of(part), self._present(part)
+        has = np.arange(len(Z)) if present is None else np.flatnonzero(present)
+        start = self._start(part, Z[has], self.rows.take(has), fixed)
         found = [start] * len(candidates)
         if part.ard and len(candidates) > 1:
-            found = [self._per_column(part, Z, np.flatnonzero(~f), start, fixed) for f in self.folds]
+            taught = [has[~fold[has]] for fold in self.folds]
+            found = [self._per_column(part, Z, at, start, fixed) if len(at) else start for at in taught]
+        several = len(self.problem.family.families()) > MANY_PARTS
         for own, t in zip(candidates, found, strict=True):
-            shapes = [start] if t is start else [start, t]
+            shapes = [start, t] if part.ard and len(candidates) > 1 else [start]
             own += [
-                Candidate(part.statistic, log_sigma, part=k, Z=Z, power=power)
+                Candidate(part.statistic, log_sigma, part=k, Z=Z, power=power, present=present)
                 for log_sigma in (shape[:-1] for shape in shapes)
-                for power in POWERS
+                for power in ((0,) if several else POWERS)
             ]
         return [float(t[-1]) for t in found]
 
     def _rows_of(self, part) -> np.ndarray:
         """Return rows in the units of a continuum's bandwidths."""
+        own, numbers = self._own(part)
         if part.ard is True:
-            return self.Z
-        units = self._unit(True) / (self._unit(part.ard) if part.ard else 1.0)
-        return self.Z * units[self.columns]
+            return self.Z[:, own]
+        units = self._unit(True, part) / (self._unit(part.ard, part) if part.ard else 1.0)
+        return self.Z[:, own] * units[numbers]
 
-    def _start(self, part, Z, fixed) -> np.ndarray:
+    def _start(self, part, Z, rows, fixed) -> np.ndarray:
         widths = _median_distance(part.statistic, Z) * WIDTHS
         if not isinstance(part.bounds, str) and np.ndim(part.bounds) == 1 and not part.ard:
             widths = np.clip(widths, *part.bounds)
         ridges = RIDGES if fixed is None else (math.exp(fixed),)
-        return best_single(part.statistic, Z, self.rows, widths, ridges, self.effort)
+        return best_single(part.statistic, Z, rows, widths, ridges, self.effort)
 
     def _per_column(self, part, Z, taught, start, fixed) -> np.ndarray:
         self.errors.append([])
@@ -354,7 +469,7 @@ class Learning:
             self.effort,
             self.rng,
             fixed_noise=fixed is not None,
-            blocks=None if part.ard is True else block_numbers(part.ard)[self.columns],
+            blocks=None if part.ard is True else block_numbers(part.ard)[self._own(part)[1]],
             errors=self.errors[-1],
         )
 
@@ -390,27 +505,79 @@ class Learning:
                 np.sum([*matrices(candidates[0], np.arange(len(self.rows)))], axis=0), size
             )
         first = next((c for c in candidates[0] if c.log_sigma is not None), None)
-        Z, near = (self.Z, np.zeros(self.Z.shape[1])) if first is None else (first.Z, first.log_sigma)
-        return groups_of(Z, near, self.rows, size)
+        Z, near = self._nearness(), None
+        if first is not None and Z is self.Z:
+            Z, near = first.Z, first.log_sigma
+        return groups_of(Z, np.zeros(Z.shape[1]) if near is None else near, self.rows, size)
 
     def _weighing(self, candidates) -> Weighing:
         groups = some(self._groups(candidates, self.effort.weight_rows), self.effort.weight_groups)
         return Weighing(self.rows, candidates, ~self.folds, groups)
 
     def _combination(self, candidates, theta: np.ndarray) -> Combination:
+        family: Any = self.problem.family
         theta = _without_small(theta)
+        if self._lacking:
+            theta = self._with_floor(candidates[0], theta)
         used = np.flatnonzero(theta).tolist()
         members = [self._member([own[i] for own in candidates]) for i in used]
         rho_sq = self.problem.scale.rho_sq(members, 1.0)
-        return Combination(self.problem.family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
+        if self._lacking:
+            family = family.balanced(members, theta[used])
+        return Combination(family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
+
+    def _views_of(self, candidates: list[Candidate]) -> np.ndarray:
+        """Return the name of the view that each candidate is on, None where there are no views."""
+        names = [part.name if isinstance(part, View) else None for part in self.problem.family.families()]
+        return np.array([names[c.part] for c in candidates], dtype=object)
+
+    def _busy(self, candidates: list[Candidate], weighed: Weighed) -> np.ndarray:
+        """Return which candidates are on views that earn their keep; most others are noise.
+
+        A view must gain one unit of the log likelihood of rows left out; one that alone is no better than a constant
+        must gain twice 1 + log(views), more than the best of so many does by chance. Those whose absence alone does
+        least harm go first. Where rows lack views all stay: a row may have no other. O(views) errors of rows left out.
+        """
+        views = self._views_of(candidates)
+        names = [name for name in dict.fromkeys(views.tolist()) if name is not None]
+        idle: list[str] = []
+        if len(names) < 2 or self._lacking:
+            return np.ones(len(views), dtype=bool)
+        chance = 1.0 + math.log(len(names))
+
+        def loss(error: float) -> float:
+            return self.weighing.mass * log_likelihood(error, self.rows.criterion)[0]
+
+        def loss_without(idle: list[str]) -> float:
+            theta = np.where(np.isin(views, idle), 0.0, weighed.theta)
+            return loss(self.weighing(theta / max(theta.sum(), TINY), weighed.log_noise, gradient=False)[0])
+
+        reached, constant = loss_without(idle), loss_without(names) - chance
+        alone = {name: loss(float(weighed.singles[views == name].min())) for name in names}
+        for name in sorted(names, key=lambda name: loss_without([name])):
+            now = loss_without([*idle, name])
+            if now <= reached + (1.0 if alone[name] < constant else 2.0 * chance) and len(idle) + 1 < len(
+                names
+            ):
+                reached, idle = now, [*idle, name]
+        return ~np.isin(views, idle)
+
+    def _with_floor(self, candidates: list[Candidate], theta: np.ndarray) -> np.ndarray:
+        """Return weights of which every view has some: a row that has no other view must not get a constant."""
+        views, theta = self._views_of(candidates), theta.copy()
+        for view in dict.fromkeys(views.tolist()):
+            own = np.flatnonzero(views == view)
+            if theta[own].sum() < FLOOR:
+                theta[own[np.argmin(self.singles[own])]] += FLOOR - theta[own].sum()
+        return theta / theta.sum()
 
     def _member(self, same: list[Candidate]) -> Any:
         """Return a candidate as a member; of bandwidths per column, the mean of what all parts of the rows taught."""
         part, member = self.problem.family.families()[same[0].part], same[0].member
         if same[0].log_sigma is not None:
             sigma = np.exp(np.mean([c.log_sigma for c in same if c.log_sigma is not None], axis=0))
-            sigma = sigma[np.argsort(self.columns)]
-            sigma = np.ldexp(sigma * self._unit(part.ard) if part.ard else sigma, same[0].power)
+            sigma = sigma[np.argsort(self._own(part)[1])]
+            sigma = np.ldexp(sigma * self._unit(part.ard, part) if part.ard else sigma, same[0].power)
             member = tuple(sigma.tolist()) if part.ard else float(sigma[0])
         return self.problem.family.member_of(same[0].part, member)
 

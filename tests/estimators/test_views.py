@@ -1,0 +1,198 @@
+"""Views in the estimators: kernels and weights per view, rows that lack one, and the same model from every form."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from manykernels import MKLClassifier, MKLRegressor, Views, load
+from manykernels.families import Gaussians, Laplacians
+from manykernels.kernels import RBF, Linear
+from manykernels.solvers import Alignment, Greedy, LpNorm, Uniform
+
+SOLVERS = [LpNorm(), Uniform(), Alignment()]
+
+
+def sources(n=90, seed=0):
+    """Return two views that matter and one of noise, and numbers that the first two make."""
+    rng = np.random.default_rng(seed)
+    views = {"p": rng.normal(size=(n, 3)), "q": rng.normal(size=(n, 2)), "noise": rng.normal(size=(n, 4))}
+    return views, np.sin(2 * views["p"][:, 0]) + views["q"][:, 1] + 0.1 * rng.normal(size=n)
+
+
+def with_holes(views, seed=1):
+    """Return the views, each missing from a quarter of the rows, and no row without any."""
+    rng = np.random.default_rng(seed)
+    holes = {name: X.copy() for name, X in views.items()}
+    n = len(views["p"])
+    for name in ("p", "q"):
+        holes[name][rng.random(n) < 0.25] = np.nan
+    return holes
+
+
+def taken(views, rows):
+    return {name: X[rows] for name, X in views.items()}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    views, y = sources()
+    return MKLRegressor().fit(views, y), views, y
+
+
+def test_the_default_finds_the_views_that_matter(fitted):
+    model, _, _ = fitted
+    share = model.combination_.table().groupby("view")["share"].sum()
+    assert share["p"] > 0.2 and share["q"] > 0.2
+    assert share.get("noise", 0.0) < 0.05
+    assert model.loo_score_ > 0.6
+
+
+def test_every_form_of_views_gives_the_same_model(fitted):
+    model, views, y = fitted
+    frame = pd.concat({name: pd.DataFrame(X) for name, X in views.items()}, axis=1)
+    for X in (Views(views), frame, {name: pd.DataFrame(X) for name, X in views.items()}):
+        assert_array_equal(clone(model).fit(X, y).predict(X), model.predict(views))
+    listed = clone(model).fit(list(views.values()), y)
+    assert_array_equal(listed.predict(list(views.values())), model.predict(views))
+
+
+def test_a_model_of_views_comes_back_from_a_file(fitted, tmp_path):
+    model, views, _ = fitted
+    model.save(tmp_path / "model.mk")
+    again = load(tmp_path / "model.mk")
+    assert_array_equal(again.predict(views), model.predict(views))
+    assert_array_equal(again.predict({"q": views["q"]}), model.predict({"q": views["q"]}))
+
+
+def test_predictions_work_for_any_view_and_contributions_add_up(fitted):
+    model, views, _ = fitted
+    for some in (["p"], ["q", "noise"], ["noise"], ["p", "q"]):
+        assert np.isfinite(model.predict({name: views[name] for name in some})).all()
+    parts = model.contributions(views).sum(axis=1) + model.intercept_
+    assert_allclose(parts, model.predict(views), rtol=1e-9, atol=1e-9)  # sums in another order
+
+
+def test_contributions_of_views_tell_what_a_prediction_rests_on(fitted):
+    model, views, _ = fitted
+    assert model.views_ == ["p", "q", "noise"]
+    parts = model.contributions(views, by="view")
+    assert parts.shape == (90, 3)
+    assert_allclose(parts.sum(axis=1) + model.intercept_, model.predict(views), rtol=1e-9, atol=1e-9)
+    some = model.contributions({"q": views["q"]}, by="view")
+    assert_array_equal(np.isfinite(some).all(axis=0), [False, True, False])
+    with pytest.raises(AttributeError, match="has no views"):
+        getattr(MKLRegressor([Linear()], C=1.0).fit(views["p"], views["q"][:, 0]), "views_")  # noqa: B009
+
+
+def test_rows_that_lack_views_teach_and_are_predicted():
+    views, y = sources(160)
+    holes = with_holes(views)
+    train, test = np.arange(110), np.arange(110, 160)
+    model = MKLRegressor().fit(taken(holes, train), y[train])
+    whole = MKLRegressor().fit(taken(views, train), y[train])
+    r2 = model.score(taken(holes, test), y[test])
+    assert 0.25 < r2 < whole.score(taken(views, test), y[test])
+    lacks = ~np.isfinite(holes["p"][test]).all(axis=1)
+    assert_allclose(
+        model.predict(taken(holes, test))[lacks],
+        model.predict({k: v[test][lacks] for k, v in holes.items() if k != "p"}),
+        rtol=1e-9,
+    )
+
+
+def test_the_kernel_of_rows_that_lack_views_is_balanced_by_definition():
+    """κ(x, z) = Σ_v θ_v κ_v(x, z) p_v(x) p_v(z) / √(q(x) q(z)), q the share of the weights that a row has."""
+    views, y = sources(80)
+    model = MKLRegressor().fit(with_holes(views), y)
+    X = model.columns_.transform(with_holes(views))
+    c = model.combination_
+    theta = c.weights * c.rho**2
+    K, q = 0.0, 0.0
+    for (k, own), w, t in zip(c.members, c.weights, theta, strict=True):
+        view = c.family.families()[k]
+        p = X[:, view.presence]
+        inner = view.family.gram(
+            X[:, view.first : view.last], X[:, view.first : view.last], [own], np.ones(1)
+        )
+        K = K + w * inner * np.outer(p, p)
+        q = q + t * p / theta.sum()
+    assert_allclose(c.gram(X), K / np.sqrt(np.outer(q, q)), rtol=1e-10, atol=1e-12)
+    F = c.gram(X) @ model.dual_coef_ + model.intercept_
+    assert_allclose(F[:, 0], model.predict(with_holes(views)), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+def test_lists_of_kernels_on_views_are_those_on_columns(solver):
+    views, y = sources(60)
+    flat = np.hstack([views["p"], views["q"]])
+    kernels = {"p": RBF(2.0), "q": Linear()}
+    on_views = MKLRegressor(kernels, solver=solver, C=2.0).fit({k: views[k] for k in "pq"}, y)
+    on_columns = MKLRegressor(
+        [RBF(2.0, columns=[0, 1, 2]), Linear(columns=[3, 4])], solver=clone(solver), C=2.0
+    ).fit(flat, y)
+    assert_allclose(on_views.weights_, on_columns.weights_, rtol=1e-6)
+    assert_allclose(on_views.predict({k: views[k] for k in "pq"}), on_columns.predict(flat), rtol=1e-6)
+
+
+def test_a_search_goes_over_the_kernels_of_all_views():
+    views, y = sources(60)
+    model = MKLRegressor({"p": Gaussians(), "q": Gaussians()}, solver=Greedy(max_kernels=4), C=5.0)
+    model.fit(views, y)
+    assert set(model.combination_.table()["view"]) == {"p", "q"}
+
+
+def test_views_without_kernels_are_left_out_and_columns_have_names():
+    views, y = sources(60)
+    frames = {
+        name: pd.DataFrame(X, columns=[f"{name}{j}" for j in range(X.shape[1])]) for name, X in views.items()
+    }
+    kernels = {"p": RBF(2.0, columns=["p0"]), "noise": None}
+    model = MKLRegressor(kernels, solver=LpNorm(), C=1.0).fit(frames, y)
+    assert model.combination_.table()["kernel"].tolist() == ["rbf(σ=2)[p0][p]"]
+    assert_array_equal(model.predict(frames), model.predict({"p": frames["p"]}))
+
+
+def test_bandwidths_of_a_view_are_its_own():
+    views, y = sources()
+    model = MKLRegressor({"p": Laplacians(ard=True), "q": "auto"}).fit(views, y)
+    table = model.combination_.table()
+    widths = [len(sigma) for sigma in table["sigma"][table["view"] == "p"] if isinstance(sigma, list)]
+    assert set(widths) <= {3}
+    assert set(table["view"]) <= {"p", "q"}
+
+
+def test_cross_validation_and_grid_search_split_views():
+    views, y = sources(60)
+    model = MKLRegressor({"p": RBF(1.0), "q": RBF(1.0)}, solver=LpNorm(), C=5.0)
+    assert len(cross_val_score(model, Views(views), y, cv=3)) == 3
+    search = GridSearchCV(model, {"kernels__p__sigma": [0.5, 3.0], "kernels__q": [Linear(), RBF(2.0)]}, cv=2)
+    search.fit(Views(views), y)
+    assert set(search.best_params_) == {"kernels__p__sigma", "kernels__q"}
+    assert model.kernels["p"].sigma == 1.0  # the user's own object is as it was
+
+
+@pytest.mark.parametrize(
+    "kernels, said",
+    [
+        (
+            {"p": RBF(1.0), "r": RBF(1.0)},
+            "kernels names the view 'r', which X does not have; it has 'p', 'q', 'noise'",
+        ),
+        ({"p": None}, "kernels names no view"),
+    ],
+)
+def test_kernels_for_views_that_are_not_there_are_refused(kernels, said):
+    views, y = sources(30)
+    with pytest.raises(ValueError, match=said):
+        MKLRegressor(kernels, C=1.0).fit(views, y)
+
+
+def test_classes_of_views():
+    views, y = sources(100)
+    labels = np.where(y > 0, "high", "low")
+    model = MKLClassifier().fit(views, labels)
+    assert model.score(views, labels) > 0.8
+    assert_allclose(model.predict_proba(views).sum(axis=1), 1.0)
