@@ -24,7 +24,8 @@ class HessianMKL(BatchSolver):
     shared by all classes.
 
     Every step costs about two passes over the kernels more than one of SimpleMKL, O(m n² c), and the factorisation of
-    a system of the machine, and there are few of them: about ten whatever the number of kernels.
+    a system of the machine; there are few of them, about 10 to 25 where SimpleMKL takes 25 to 220 (285 and 1,770
+    products of columns, 500 rows).
 
     Parameters
     ----------
@@ -94,12 +95,16 @@ def newton_direction(point, some, H, damping: float) -> np.ndarray:
 
 
 def simplex_minimum(B: np.ndarray, q: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Return the minimiser of ½ xᵀBx + qᵀx over the simplex, B positive definite, by the primal active-set method.
+    """Return the minimiser of ½ xᵀBx + qᵀx over the simplex, B positive definite, by an active-set method.
 
-    From a point of the simplex: minimise over the face of the free coordinates, going no further than to its border,
-    where a coordinate is fixed at zero; at the minimum of a face, free the coordinate of which the multiplier is the
-    most negative. O(k³) for every face, and mostly about as many faces as coordinates that change.
+    From a point of the simplex: minimise over the face of the free coordinates. Those that would become negative are
+    fixed at zero, all at once where that lowers the value, else the first on the way; at the minimum of a face those
+    are freed that would lower the value most. O(k³) for every face, mostly some ten of them.
     """
+
+    def value(x):
+        return 0.5 * x @ (B @ x) + q @ x
+
     x, free = start.copy(), start > 0
     for _ in range(20 * len(x) + 50):
         slope = B @ x + q
@@ -107,16 +112,26 @@ def simplex_minimum(B: np.ndarray, q: np.ndarray, start: np.ndarray) -> np.ndarr
         d[free] = newton_step(B[np.ix_(free, free)], -slope[free])
         shrinking = np.flatnonzero(free & (x + d < 0))
         if len(shrinking):
-            shares = x[shrinking] / -d[shrinking]
-            first = shrinking[np.argmin(shares)]
-            x = np.maximum(x + shares.min() * d, 0.0)
-            x[first], free[first] = 0.0, False
+            x, free = _next_face(x, d, free, shrinking, value)
             continue
         x = x + d
         slope = B @ x + q
-        level = float(slope[free] @ x[free])
-        violation = np.where(free, 0.0, level - slope)
+        violation = np.where(free, 0.0, float(slope[free] @ x[free]) - slope)
         if violation.max() <= 1e-12 * np.abs(slope).max():
             break
-        free[np.argmax(violation)] = True
+        free |= violation > 0.1 * violation.max()
     return x / x.sum()
+
+
+def _next_face(x, d, free, shrinking, value):
+    """Return a point with fewer free coordinates on the way from x to x + d, and which are free."""
+    clipped = np.maximum(x + d, 0.0)
+    clipped /= clipped.sum()
+    if value(clipped) < value(x):
+        return clipped, clipped > 0
+    shares = x[shrinking] / -d[shrinking]
+    nearest = shrinking[shares <= shares.min()]
+    x, free = np.maximum(x + shares.min() * d, 0.0), free.copy()
+    first = nearest[np.argmin(d[nearest])]
+    x[first], free[first] = 0.0, False
+    return x, free
