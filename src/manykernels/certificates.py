@@ -95,9 +95,9 @@ def feasible_multiple(loss: Loss, Y, A, C: float, sample_weight) -> float:
     """Return the largest γ <= 1 for which γA is dual feasible, for A that points the right way.
 
     The iterates of stochastic solvers are sums of negative subgradients, each row's in the cone of its loss; only
-    their size may be too large, and only when the loss has a bounded slope.
+    their size may be too large, and only when the loss is one of classes with a bounded slope.
     """
-    if not loss.lipschitz:
+    if not loss.lipschitz or loss.regression:
         return 1.0
     used = sample_weight > 0
     top = float(np.max(Y[used] * A[used] / (C * sample_weight[used])[:, None], initial=0.0))

@@ -30,7 +30,7 @@ from .._util.text import brief
 from ..combination import Combination
 from ..families import Family, Precomputed
 from ..kernels import Kernel
-from ..losses import Loss
+from ..losses import LOSSES, Loss
 from ..predictors import some_rows, variances
 from ..problem import GapKind, Problem, Result, Scale, Trace
 from ..registry import (
@@ -59,7 +59,11 @@ Normalize: TypeAlias = Literal["auto", "trace", "base"] | Sequence[float] | np.n
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
 
 #: What to pass for a parameter that may also be a name.
-OBJECTS = {"solver": "solver=LpNorm()", "kernels": "kernels=[RBF()]"}
+OBJECTS = {
+    "solver": "solver=LpNorm()",
+    "kernels": "kernels=[RBF()]",
+    "loss": "loss=losses.Quantile()",
+}
 #: What C may be.
 POSITIVE = number(open="left")
 #: What targets, C and weights may be, and the product of all three: their squares are computed with.
@@ -401,7 +405,8 @@ class MKL(KernelEstimator):
             warn_of_rounding(task.problem, result)
             self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
-                self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
+                Y = encoded(self._check_targets(y), self._n_classes, self.loss_)
+                self._score_left_out(Y, check_weights(sample_weight, X))
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
@@ -427,22 +432,32 @@ class MKL(KernelEstimator):
             asked, family, self.random_state, len(y), memory=memory, automatic=automatic
         )
         self.loss_ = solver.settle(family, self.loss, n_classes)
-        if self._regresses and not self.loss_.regression:
-            raise ValueError(
-                f"loss is {self.loss_.name!r}, which is for classes; {type(self).__name__} takes 'squared'."
-            )
+        self._refuse_loss()
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
         self.normalize_ = scale.how
         Y = encoded(y, n_classes, self.loss_)
         if known.mean is not None:
             self.target_mean_ = known.mean
+        elif self._regresses:
+            self.loss_.check_targets(Y)
+            self.target_mean_ = self.loss_.offset(Y, s)
         else:
-            self.target_mean_ = np.average(Y, axis=0, weights=s) if self._regresses else np.zeros(1)
-        C, Y = 1.0 if chosen else float(self.C), Y - self.target_mean_
+            self.target_mean_ = np.zeros(1)
+        C, (self.loss_, Y) = 1.0 if chosen else float(self.C), self.loss_.about(self.target_mean_, Y)
         problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
         refuse_overflow(Y, C, s)
         check_memory(solver, family, len(y), None if self.memory is None else memory)
         return problem
+
+    def _refuse_loss(self) -> None:
+        """Raise ValueError for a loss of other targets than these."""
+        if self.loss_.regression if self._regresses else self.loss_.classifies:
+            return
+        fit = [name for name, k in LOSSES.items() if (k.regression if self._regresses else k.classifies)]
+        raise ValueError(
+            f"loss is {self.loss_.name!r}, which is for {'classes' if self._regresses else 'numbers'}; "
+            f"{type(self).__name__} takes {', '.join(map(repr, fit))}."
+        )
 
     @property
     def _memory(self) -> int:
@@ -511,8 +526,10 @@ class MKL(KernelEstimator):
         return s if getattr(self, "class_weight", None) is None else self._times_class_weight(s, y, balance)
 
     def _encode(self, y) -> np.ndarray:
-        """Return centred targets, (n, c), for those in the plain form."""
-        return encoded(y, self._n_classes, self.loss_) - self.target_mean_
+        """Return targets about the offset, (n, c), for those in the plain form."""
+        Y = encoded(y, self._n_classes, self.loss_)
+        self.loss_.check_targets(Y)
+        return self.loss_.about(self.target_mean_, Y)[1]
 
     def _row_types(self, X) -> Any:
         """Return what rows may be made of: solvers on streams compute in single precision where X is that."""

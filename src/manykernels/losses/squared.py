@@ -26,3 +26,6 @@ class Squared(Loss):
 
     def feasible(self, Y: np.ndarray, U: np.ndarray) -> np.ndarray:
         return np.array(U, dtype=np.float64)
+
+    def offset(self, Y: np.ndarray, s: np.ndarray) -> np.ndarray:
+        return np.asarray(np.average(Y, axis=0, weights=s))

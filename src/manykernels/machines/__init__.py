@@ -11,7 +11,7 @@ A machine is written once, on a space, and so runs on both kinds. The room:
 - ``spaces``: a Gram matrix, or explicit features;
 - ``fit``: what a machine is given and what it returns, with its certificate;
 - ``newton``: Newton's method, and the proximal loop around it for losses with kinks;
-- ``smooth``, ``hinges``: the machines; ``_descent``: their compiled coordinate descent.
+- ``smooth``, ``hinges``, ``boxes``: the machines; ``_descent``: compiled coordinate descent for the hinges.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..losses import Loss, get_loss
-from . import hinges, smooth
+from . import boxes, hinges, smooth
 from .fit import Fit, Task
 from .spaces import FeatureSpace, GramSpace, IndefiniteKernelError, Space
 
@@ -32,6 +32,10 @@ _MACHINES = {
     "logistic": smooth.logistic,
     "max_hinge": hinges.max_hinge,
     "softmax": smooth.softmax,
+    "epsilon_insensitive": boxes.epsilon_insensitive,
+    "huber": smooth.huber,
+    "quantile": boxes.quantile,
+    "poisson": smooth.poisson,
 }
 
 Start: TypeAlias = Fit | np.ndarray | None
@@ -53,7 +57,7 @@ def solve_dual(
     K : (n, n) array
         Symmetric and positive semi-definite; not modified.
     Y : (n, c) array
-        Targets: real for the squared loss, one-hot for max hinge and softmax, else -1 and +1.
+        Targets: real for losses of numbers, one-hot for max hinge and softmax, else -1 and +1.
     loss : str or Loss
     C : float
         Weight of the losses against the norm.

@@ -62,7 +62,7 @@ class Task:
 
     def output(self, j: int) -> Task:
         """Return the problem of one output, for losses that take each on its own."""
-        return replace(self, Y=self.Y[:, [j]])
+        return replace(self, Y=self.Y[:, [j]], loss=self.loss.output(j))
 
 
 def certified(task: Task, V: np.ndarray, A: np.ndarray, n_iter: int) -> Fit:

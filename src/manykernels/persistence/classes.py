@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 #: How an object is written: by parameters and attributes, as scikit-learn's objects are; by the fields of a
-#: dataclass; by arrays and a combination; by the name alone.
+#: dataclass; by arrays and a combination; by name and parameters.
 Kind = Literal["object", "record", "predictor", "loss"]
 
 
@@ -49,9 +49,13 @@ CLASSES: dict[Kind, dict[str, str]] = {
         "random_feature": "manykernels.predictors:RandomFeature",
     },
     "loss": {
+        "epsilon_insensitive": "manykernels.losses:EpsilonInsensitive",
         "hinge": "manykernels.losses:Hinge",
+        "huber": "manykernels.losses:Huber",
         "logistic": "manykernels.losses:Logistic",
         "max_hinge": "manykernels.losses:MaxHinge",
+        "poisson": "manykernels.losses:Poisson",
+        "quantile": "manykernels.losses:Quantile",
         "softmax": "manykernels.losses:Softmax",
         "squared": "manykernels.losses:Squared",
         "squared_hinge": "manykernels.losses:SquaredHinge",

@@ -13,6 +13,7 @@ import numpy as np
 from .._util.checks import FLAG, choice, number, whole
 from .._util.threads import one_blas_thread
 from ..families.base import Enumerable, Samplable, can
+from ..losses import LOSSES
 from ..problem import GapKind, Problem, Result
 from .active import FEW_MEMBERS, Active
 from .base import Solver, generator
@@ -55,8 +56,8 @@ class MirrorDescent(Solver):
 
     Notes
     -----
-    Takes any loss, and families that can draw. Over a continuum it optimises over the kernels drawn (Algorithm 4),
-    and ``gap_kind_`` is ``"none"``. Departs from the references: the returned weights are scaled to
+    Takes any loss but Poisson's, and families that can draw. Over a continuum it optimises over the kernels drawn
+    (Algorithm 4), and ``gap_kind_`` is ``"none"``. Departs from the references: the returned weights are scaled to
     ‖θ‖₂ = 1, which never raises J; with ``step="normalised"`` the average leaves out the first half of the steps,
     when θ is still on its way to the sphere. The gap is exact for families of up to 5,000 members. For larger ones
     it is a statistical estimate: ``Σ_i g_i²`` is estimated without bias by the mean of g_z²/q_z over draws, and
@@ -71,6 +72,7 @@ class MirrorDescent(Solver):
     """
 
     requires = (Samplable,)
+    losses = tuple(name for name in LOSSES if name != "poisson")  # whose slope nothing bounds
     prefers_base_scale = True
     rules: ClassVar = {
         "max_iter": whole(1),
@@ -310,9 +312,9 @@ def gradient_bound(problem: Problem, p: float, sampling: str) -> float:
     pb = problem
     s = pb.sample_weight
     start = float(s @ pb.loss.value(pb.Y, np.zeros(pb.Y.shape)))
-    slopes = {"hinge": pb.n_outputs, "logistic": pb.n_outputs, "max_hinge": 2.0, "softmax": 2.0}
-    if pb.loss.name in slopes:
-        norm_sq = pb.C**2 * slopes[pb.loss.name] * float(s @ s)
+    if pb.loss.lipschitz:
+        slope_sq = 2.0 if pb.loss.multiclass else pb.n_outputs * pb.loss.slope**2
+        norm_sq = pb.C**2 * slope_sq * float(s @ s)
     else:  # |ℓ'|² <= 2ℓ for the squared loss, 4ℓ for the squared hinge, and Σ s ℓ never exceeds its start
         norm_sq = pb.C**2 * {"squared": 2.0, "squared_hinge": 4.0}[pb.loss.name] * float(s.max()) * start
     K = pb.family.proposal_gram(pb.X, pb.scale, p)

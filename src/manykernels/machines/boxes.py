@@ -1,0 +1,71 @@
+"""Machines for numbers whose loss has kinks: proximal Newton steps on the dual, whose feasible set is a box.
+
+Each takes a task, primal coefficients ``V`` (not used: the dual is where they start) and dual ones ``A``, and the
+relative accuracy of the scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .._util.threads import map_in_threads
+from .fit import Fit, Task, certified
+from .newton import DualProblem, State, proximal
+from .spaces import Solve
+
+
+@dataclass(frozen=True)
+class Box:
+    """The dual of one output: ``-a'Ka/2 + y'a - epsilon |a|_1`` over ``low U <= a <= high U``."""
+
+    low: float
+    high: float
+    epsilon: float = 0.0
+
+
+def quantile(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
+    """Solve each output (kernel quantile regression). A Newton step costs O(m^3 + n m) with m rows that are met."""
+    q = task.loss.q  # type: ignore[attr-defined]
+    return _solve(task, A, tol, Box(q - 1.0, q))
+
+
+def epsilon_insensitive(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
+    """Solve each output (support vector regression). A Newton step costs O(m^3 + n m) with m rows at the kinks."""
+    return _solve(task, A, tol, Box(-1.0, 1.0, task.loss.epsilon))  # type: ignore[attr-defined]
+
+
+def _solve(task: Task, A: np.ndarray, tol: float, box: Box) -> Fit:
+    """Solve each output in a unit of its own, as accuracies are those of scores of the order of 1."""
+
+    def solve_one(j: int) -> tuple[State, np.ndarray]:
+        one = task.output(j)
+        # A machine for y/d has the scores f/d and the coefficients A/d, at U/d and epsilon/d.
+        d = float(np.abs(one.Y).max(initial=0.0)) or 1.0
+        dual = box_dual(replace(one, Y=one.Y / d, U=one.U / d), replace(box, epsilon=box.epsilon / d))
+        a = dual.project(A[:, [j]] / d, 0.0)
+        bound = max(-box.low, box.high) * float(one.U.max()) / d
+        state, a = proximal(task.space, a, task.space.pull(a), dual, tol, bound)
+        return State(d * state.V, d * state.F, state.n_iter), d * a
+
+    solved = map_in_threads(solve_one, range(task.Y.shape[1]))
+    V, A = (np.hstack(parts) for parts in zip(*((state.V, a) for state, a in solved), strict=True))
+    return certified(task, V, A, sum(state.n_iter for state, _ in solved))
+
+
+def box_dual(task: Task, box: Box) -> DualProblem:
+    """Return the dual of one output and its Newton systems."""
+    low, high = box.low * task.U[:, None], box.high * task.U[:, None]
+
+    def project(A: np.ndarray, step: float) -> np.ndarray:
+        shrunk = A if not box.epsilon else np.sign(A) * np.maximum(np.abs(A) - step * box.epsilon, 0.0)
+        return np.clip(shrunk, low, high)
+
+    def curvature(A: np.ndarray, tau: float) -> Solve:
+        free = (low < A) & (high > A)
+        if box.epsilon:
+            free &= A != 0.0
+        return task.space.curved(np.where(free, tau, 0.0)[:, 0])
+
+    return DualProblem(pull=lambda F: task.Y - F, project=project, curvature=curvature)
