@@ -12,6 +12,7 @@ from .hinge import Hinge
 from .huber import Huber
 from .logistic import Logistic
 from .max_hinge import MaxHinge
+from .one_class import OneClass
 from .poisson import Poisson
 from .quantile import Quantile
 from .softmax import Softmax
@@ -26,6 +27,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "MaxHinge",
+    "OneClass",
     "Poisson",
     "Quantile",
     "Softmax",
@@ -34,7 +36,7 @@ __all__ = [
     "get_loss",
 ]
 
-#: The losses by name.
+#: The losses of targets by name.
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
     for loss in (

@@ -42,6 +42,9 @@ class Loss(BaseEstimator):
     lipschitz : bool
         Whether the gradient is bounded, and the conjugate's domain therefore too: of classes by 1 for every output,
         and by 1 in every coordinate when they are coupled.
+    joint : bool
+        Whether it is no sum over rows: then there are ``total``, ``response``, ``total_conjugate`` and ``nearest``
+        alone.
     probabilistic : bool
         Whether scores turn into probabilities.
     rules : dict of str to Rule
@@ -55,6 +58,7 @@ class Loss(BaseEstimator):
     classifies: ClassVar[bool] = True
     smooth: ClassVar[bool] = False
     lipschitz: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
     probabilistic: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
 
@@ -90,6 +94,24 @@ class Loss(BaseEstimator):
     def probabilities(self, F: np.ndarray) -> np.ndarray:
         """Return the probabilities that belong to the scores, (n, c)."""
         raise AttributeError(f"the {self.name} loss has no probabilities")
+
+    # -- all rows together, of positive weights w ----------------------------------------------------------
+
+    def total(self, Y: np.ndarray, F: np.ndarray, w: np.ndarray) -> float:
+        """Return the loss of all rows, ``L(F) = sum_t w_t l(y_t, f_t)``."""
+        return float(w @ self.value(Y, F))
+
+    def response(self, Y: np.ndarray, F: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Return minus a subgradient of ``L``, (n, c)."""
+        return -w[:, None] * self.gradient(Y, F)
+
+    def total_conjugate(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> float:
+        """Return ``L*(-A)``."""
+        return float(w @ self.conjugate(Y, -A / w[:, None]))
+
+    def nearest(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Return the coefficients with a finite ``L*(-A)`` that are nearest to ``A``, (n, c)."""
+        return -w[:, None] * self.feasible(Y, -A / w[:, None])
 
     # -- what numbers are predicted from, and to -----------------------------------------------------------
 

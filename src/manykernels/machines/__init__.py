@@ -36,6 +36,7 @@ _MACHINES = {
     "huber": smooth.huber,
     "quantile": boxes.quantile,
     "poisson": smooth.poisson,
+    "one_class": boxes.one_class,
 }
 
 Start: TypeAlias = Fit | np.ndarray | None
@@ -106,7 +107,8 @@ def solve_primal(
 
     Parameters are those of :func:`solve_dual`. ``start`` may be a ``Fit`` of another set of
     columns: its ``A`` helps whatever the columns, its ``W`` when their number is the same, and
-    the better of the two is used. With more columns than rows the machine runs on ``ZZ'``.
+    the better of the two is used. With more columns than rows, or a loss of all rows together, the machine
+    runs on ``ZZ'``.
 
     Returns
     -------
@@ -121,7 +123,7 @@ def solve_primal(
     used = np.ascontiguousarray(Z if len(rows) == n else Z[rows])
     A = _coefficients(start, Y.shape)[rows]
     loss = get_loss(loss)
-    if k > len(rows):
+    if k > len(rows) or loss.joint:
         fit = _solve(GramSpace(used @ used.T), Y[rows], loss, U[rows], [A], A, tol)
         W = used.T @ fit.A
     else:
@@ -158,12 +160,12 @@ def _solve(space: Space, Y, loss: Loss, U, starts: list[np.ndarray], A, tol: flo
     """Begin at the best of the starts, or at zero where that is better."""
     Y, U = np.ascontiguousarray(Y), np.ascontiguousarray(U)
     V = np.zeros_like(starts[0])
-    best = U @ loss.value(Y, np.zeros_like(Y))
+    best = loss.total(Y, np.zeros_like(Y), U)
     for candidate in starts:
         if not candidate.any():
             continue
         F = space.scores(candidate)
-        value = 0.5 * space.pair(candidate, candidate, F) + U @ loss.value(Y, F)
+        value = 0.5 * space.pair(candidate, candidate, F) + loss.total(Y, F, U)
         if value < best:
             V, best = candidate, value
     return _MACHINES[loss.name](Task(space, Y, loss, U), V, A, tol)

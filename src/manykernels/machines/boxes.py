@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .._util.threads import map_in_threads
+from ..losses.one_class import project_capped
 from .fit import Fit, Task, certified
 from .newton import DualProblem, State, proximal
 from .spaces import Solve
@@ -69,3 +70,41 @@ def box_dual(task: Task, box: Box) -> DualProblem:
         return task.space.curved(np.where(free, tau, 0.0)[:, 0])
 
     return DualProblem(pull=lambda F: task.Y - F, project=project, curvature=curvature)
+
+
+def one_class(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
+    """Solve the machine of one class: ``-a'Ka/2`` over ``0 <= a <= U/nu``, ``sum(a) = sum(U)``, on a Gram matrix.
+
+    A Newton step costs O(m^3 + n m) with m rows on the border.
+    """
+    total = task.U.sum()
+    cap = task.U / (total * task.loss.nu)  # type: ignore[attr-defined]
+    dual = _capped_dual(task, cap)
+    a = dual.project(A / total, 0.0)
+    state, a = proximal(task.space, a, task.space.pull(a), dual, tol, bound=float(cap.max()))
+    return certified(task, total * state.V, total * a, state.n_iter)
+
+
+def _capped_dual(task: Task, cap: np.ndarray) -> DualProblem:
+    """Return the set ``{0 <= a <= cap, sum(a) = 1}`` and its Newton systems."""
+
+    def curvature(A: np.ndarray, tau: float) -> Solve:
+        # With e the rows that are free, the curvature is tau (diag(e) - ee'/m): a step of the diagonal alone, and along
+        # z, its answer to e, as far as the sum over free rows asks for.
+        free = ((A > 0.0) & (cap[:, None] > A)).astype(float)
+        solve = task.space.curved(tau * free[:, 0])
+        if not free.any():
+            return solve
+        z = solve(free)
+
+        def direction(R: np.ndarray) -> np.ndarray:
+            X = solve(R)
+            return X + z * (np.vdot(free, R - X) / np.vdot(free, z))
+
+        return direction
+
+    return DualProblem(
+        pull=lambda F: -F,
+        project=lambda A, step: project_capped(A[:, 0], cap, 1.0)[:, None],
+        curvature=curvature,
+    )

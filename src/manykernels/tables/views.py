@@ -132,6 +132,8 @@ def as_views(X: Any) -> Views | None:
     """Return several sources as views, None for anything that is a single table."""
     if isinstance(X, Views):
         return X
+    if sp.issparse(X):  # some sparse matrices are mappings as well
+        return None
     several = isinstance(X, Mapping) or _is_multi_modal(X) or _is_annotated(X) or _has_two_levels(X)
     return Views(X) if several or _is_list_of_matrices(X) else None
 
