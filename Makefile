@@ -18,7 +18,7 @@ PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(PYTEST_WORKE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-lowest campaign bench docs lint format clean distclean
+.PHONY: help demo test test-all test-lowest campaign bench reproduce docs lint format clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -45,20 +45,23 @@ campaign: $(STAMPS)/test ## the campaigns of docs/reliability.md, under an hour;
 	@$(ONE_THREAD) NUMBA_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest tests/campaigns --tries 1 -q \
 		--timeout=7200 $(PYTEST_ARGS)
 
-bench: $(STAMPS)/test ## run the benchmarks; options in BENCH_ARGS="..."
-	@$(BIN)/python benchmarks/run_all.py $(BENCH_ARGS)
+bench: $(STAMPS)/test ## run all benchmarks; options in BENCH_ARGS="..."
+	@$(ONE_THREAD) $(BIN)/python benchmarks/run_all.py $(BENCH_ARGS)
+
+reproduce: $(STAMPS)/test ## run the papers' experiments again (docs/reproduction.md); BENCH_ARGS="--quick" in ten minutes
+	@$(ONE_THREAD) $(BIN)/python benchmarks/run_all.py --papers $(BENCH_ARGS)
 
 docs: $(STAMPS)/docs ## build the documentation, warnings being errors
 	@$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html"
 
-lint: $(STAMPS)/test ## ruff (rules and format), import-linter (the rooms) and mypy (types)
+lint: $(STAMPS)/test $(STAMPS)/lint ## ruff (rules and format), import-linter (the rooms) and mypy (types)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/mypy
 
-format: $(STAMPS)/test ## apply ruff's fixes and format
+format: $(STAMPS)/lint ## apply ruff's fixes and format
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import pathlib
 import platform
@@ -11,6 +12,8 @@ import sys
 import time
 
 import numpy as np
+
+from papers import said
 
 #: Names under which OpenML knows the data sets of ``--data DIR``.
 OPENML = {
@@ -36,7 +39,28 @@ def parser(description: str) -> argparse.ArgumentParser:
     p.add_argument("--data", type=pathlib.Path, help="folder of .npz files; OpenML names are used without it")
     p.add_argument("--out", type=pathlib.Path, help="also write the JSON (and figures beside it) here")
     p.add_argument("--quick", action="store_true", help="a smaller problem, to see that it runs")
+    p.add_argument("--fresh", action="store_true", help="forget what an interrupted run had finished")
     return p
+
+
+#: Options that do not change what is measured, with the number of words each takes beside its own.
+_UNSAID = {"--out": 1, "--jobs": 1, "--fresh": 0}
+
+
+def command(argv=None) -> str:
+    """Return the command that was given, as a reader would type it: without --out, and with DIR for the folder."""
+    words, said = list(sys.argv if argv is None else argv), []
+    said.append(f"python benchmarks/{pathlib.Path(words.pop(0)).name}")
+    while words:
+        word = words.pop(0)
+        if word in _UNSAID:
+            del words[: _UNSAID[word]]
+        elif word == "--data":
+            words[0] = "DIR"
+            said.append(word)
+        else:
+            said.append(word)
+    return " ".join(said)
 
 
 # -- data ----------------------------------------------------------------------------------------------------
@@ -100,6 +124,12 @@ class Clock:
         self.cpu = time.process_time() - self._cpu
 
 
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of those that it started and that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
 def peak_mib() -> float:
     """Return the process's peak memory in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -138,9 +168,9 @@ def say(*lines) -> None:
     print(*lines, sep="\n", file=sys.stderr, flush=True)
 
 
-def grade(holds) -> str:
-    """Return what became of a claim of a paper."""
-    return "reproduced" if holds else "differs"
+def grade(holds, partly=False) -> str:
+    """Return what became of a claim of a paper, or of a part of it."""
+    return "reproduced" if holds else "partly" if partly else "differs"
 
 
 def verdict(claim: str, holds, measured: str, why: str = "") -> str:
@@ -161,6 +191,94 @@ def judged(found, quick: bool):
     if isinstance(found, list):
         return [judged(text, quick) for text in found]
     return f"quick run, smaller than the paper's: {found}" if quick else found
+
+
+# -- what an interrupted run had finished --------------------------------------------------------------------
+
+
+def package_state() -> str:
+    """Return a short word that changes with the package's code."""
+    import manykernels
+
+    files = sorted(pathlib.Path(manykernels.__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:12]
+
+
+class Journal:
+    """Finished parts of a run, one line of JSON each, in a file beside the record.
+
+    An interrupted run, or one of more repetitions, goes on after them. Parts that another state of the package
+    measured are kept, too, and the reader is told; ``--fresh`` begins anew.
+
+    Parameters
+    ----------
+    out : path or None
+        The record's; without one nothing is kept.
+    fresh : bool
+        Whether to forget what is there.
+
+    Attributes
+    ----------
+    kept_seconds : float
+        CPU seconds of the parts that were used, and that this process did not spend itself.
+    """
+
+    def __init__(self, out: pathlib.Path | None, fresh: bool = False):
+        self.path = None if out is None else out.with_suffix(".parts.jsonl")
+        self.state = package_state() if self.path else ""
+        self.parts: dict[str, dict] = {}
+        self.kept_seconds = 0.0
+        if self.path and fresh:
+            self.path.unlink(missing_ok=True)
+        if self.path and self.path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        for line in self.path.read_text().splitlines():
+            try:
+                part = json.loads(line)
+            except ValueError:  # the line that an interruption cut off
+                continue
+            self.parts[part["key"]] = part
+        older = sum(part["state"] != self.state for part in self.parts.values())
+        text = f"{len(self.parts)} finished parts are in {self.path.name}"
+        say(f"{text}, {older} of them from another state of the package" if older else text)
+
+    @staticmethod
+    def key(*what) -> str:
+        """Return a word for everything that a part depends on, arrays included, beside the code."""
+        import joblib
+
+        return joblib.hash(what)
+
+    def get(self, key: str):
+        """Return what was kept under a key, or None."""
+        part = self.parts.get(key)
+        if part is None:
+            return None
+        self.kept_seconds += part["seconds"]
+        return part["found"]
+
+    def put(self, key: str, found, seconds: float):
+        """Keep what was found, and return it as it will be read."""
+        text = json.dumps(
+            {"key": key, "state": self.state, "seconds": seconds, "found": found}, default=float
+        )
+        if self.path:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a") as file:
+                file.write(text + "\n")
+        return json.loads(text)["found"]
+
+    def of(self, what, make):
+        """Return what was kept under `what`, or what `make` returns, kept."""
+        key = self.key(what)
+        found = self.get(key)
+        if found is not None:
+            return found
+        started = cpu_seconds()
+        made = make()
+        return self.put(key, made, cpu_seconds() - started)
 
 
 # -- figures -------------------------------------------------------------------------------------------------
@@ -250,14 +368,23 @@ def lines_of(verdicts) -> list[str]:
     return verdicts if isinstance(verdicts, list) else [verdicts]
 
 
-def finish(record: dict, out: pathlib.Path | None, *, figure=None, figures=None) -> None:
+def finish(
+    record: dict, out: pathlib.Path | None, *, figure=None, figures=None, journal: Journal | None = None
+) -> None:
     """Draw, print the verdicts for the reader, and the record as JSON, with the machine it was measured on.
 
     `figure` is a function that draws, given pyplot; `figures` are several by what is added to the file's name. The
-    record names the files, under the same word.
+    record names the files, under the same word. Its "rows" are those of ``papers.py``. With the `journal` its
+    CPU seconds count the parts that an earlier run had finished.
     """
+    seconds = cpu_seconds() + (journal.kept_seconds if journal else 0.0)
+    record |= {"command": command(), "quick": "--quick" in sys.argv, "seconds": round(seconds, 1)}
     for line in lines_of(record.get("verdict", record.get("verdicts", []))):
         say(line)
+    if record.get("rows") and record["quick"]:
+        say("A quick run, smaller than the papers'; what follows is no verdict.")
+    for row in record.get("rows", []):
+        say(said(row))
     plt = pyplot() if out is not None and (figure or figures) else None
     if plt is not None and figure:
         record["figure"] = save(figure(plt), out)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from common import panels, say, tidy
+from common import Journal, panels, say, tidy
 
 BLUES, GREENS, REDS = (
     ("#12486b", "#2a6f97", "#7db8d6"),
@@ -35,6 +35,16 @@ COLORS = {
     "OBSCURE": "#2f9e8f",
     "Single": "#888888",
     "UNIFORM": "#444444",
+    "SGD-1s (2)": "#b08900",
+    "SGD-1s (3)": "#e3c565",
+    "SGD-1s (3, prior)": "#7a5c00",
+    "HMKL (2)": BLUES[0],
+    "HMKL (3)": BLUES[2],
+    "NLMKL (2)": REDS[0],
+    "NLMKL (3)": REDS[1],
+    "UNIFORM (1)": "#222222",
+    "UNIFORM (2)": "#666666",
+    "UNIFORM (3)": "#aaaaaa",
     "SVC, grid": "#000000",
     "ridge, grid": "#000000",
 }
@@ -46,7 +56,7 @@ def color_of(method: str) -> str:
 
 
 def options(p, repetitions: int, decades=(-1, 4)) -> None:
-    """Add the options of a comparison with repetitions."""
+    """Add the options of a comparison with repetitions, C being chosen."""
     p.add_argument(
         "--decades",
         type=int,
@@ -54,6 +64,11 @@ def options(p, repetitions: int, decades=(-1, 4)) -> None:
         default=decades,
         help="C is 10 to the powers from the one to the other",
     )
+    repeated(p, repetitions)
+
+
+def repeated(p, repetitions: int) -> None:
+    """Add the options of what is repeated."""
     p.add_argument(
         "--repetitions", type=int, default=repetitions, help="random splits, or data sets, per task"
     )
@@ -66,24 +81,47 @@ def c_grid(low: int, high: int) -> tuple[float, ...]:
     return tuple(10.0 ** np.arange(low, high + 1))
 
 
-def run_tasks(work, tasks, jobs: int, minutes: float | None = None) -> list[dict]:
+def run_tasks(work, tasks, args, journal: Journal) -> list[dict]:
     """Return the records of ``work(*task)`` over tasks, in order, on `jobs` processes of one BLAS thread each.
 
-    After `minutes` no more are begun: put repetitions in the outer loop, so that all tasks have about as many.
+    What the journal has is not run again. After `minutes` no more are begun: put repetitions in the outer loop, so that
+    all tasks have about as many. A step of the progress says how long the rest will take, at the pace so far.
     """
     from joblib import Parallel, delayed
     from threadpoolctl import threadpool_limits
 
-    started, found = time.monotonic(), []
-    begun = (t for t in tasks if minutes is None or time.monotonic() - started < 60 * minutes)
+    started = time.monotonic()
+    keys = [journal.key(work.__name__, *t) for t in tasks]
+    found = {key: part for key in keys if (part := journal.get(key)) is not None}
+    left = [(key, t) for key, t in zip(keys, tasks) if key not in found]
+    begun = (x for x in left if args.minutes is None or time.monotonic() - started < 60 * args.minutes)
     with threadpool_limits(1):
-        parts = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)(
-            delayed(work)(*t) for t in begun
+        parts = Parallel(n_jobs=args.jobs, return_as="generator", pre_dispatch=args.jobs)(
+            delayed(_clocked)(work, key, t) for key, t in begun
         )
-        for i, part in enumerate(parts):
-            say(f"{i + 1} of {len(tasks)} done, {time.monotonic() - started:.0f} s")
-            found += part
-    return found
+        for i, (key, part, seconds) in enumerate(parts):
+            found[key] = journal.put(key, part, seconds)
+            journal.kept_seconds += seconds if args.jobs > 1 else 0.0  # spent by another process
+            spent = time.monotonic() - started
+            rest = spent / (i + 1) * (len(left) - i - 1)
+            say(f"{len(found)} of {len(tasks)} done in {spent:.0f} s, about {rest / 60:.0f} min left")
+    return [record for key in keys if key in found for record in found[key]]
+
+
+def _clocked(work, key, task):
+    """Return the key, what a task gives, and the CPU seconds it took."""
+    started = time.process_time()
+    part = work(*task)
+    return key, part, time.process_time() - started
+
+
+def whole(records) -> list[dict]:
+    """Return the records of those repetitions of a task that all methods have ended."""
+    groups: dict[tuple, list[dict]] = {}
+    for r in records:
+        groups.setdefault((r["task"], r["seed"]), []).append(r)
+    most = max(map(len, groups.values()))
+    return [r for group in groups.values() if len(group) == most for r in group]
 
 
 class Comparison:
@@ -101,9 +139,9 @@ class Comparison:
         self.errors, self.seconds = self.table("error"), self.table("seconds")
 
     @classmethod
-    def run(cls, work, tasks, args, unit=100.0) -> Comparison:
+    def run(cls, work, tasks, args, journal: Journal, unit=100.0) -> Comparison:
         """Return the comparison of the records of ``work(*task)``, its tables printed; `args` are the options."""
-        found = cls(run_tasks(work, tasks, args.jobs, args.minutes))
+        found = cls(whole(run_tasks(work, tasks, args, journal)))
         found.print(unit=unit)
         if found.table("alignment"):
             say("alignment on the test rows")
@@ -150,13 +188,46 @@ class Comparison:
         median = {m: float(np.median(np.concatenate(list(self.seconds[m].values())))) for m in names}
         return median, "median CPU seconds " + ", ".join(f"{m} {v:.2f}" for m, v in median.items())
 
+    @property
+    def counts(self) -> str:
+        """How many repetitions the tasks have: "3", or "3 to 5"."""
+        counts = sorted({len(v) for tasks in self.errors.values() for v in tasks.values()})
+        return " to ".join(str(c) for c in dict.fromkeys((counts[0], counts[-1])))
+
     def repetitions(self, noun="split") -> str:
         """Return what a figure shows: "one split", or "median and quartiles over 3 to 5 splits"."""
-        counts = sorted({len(v) for tasks in self.errors.values() for v in tasks.values()})
-        if counts[-1] == 1:
-            return f"one {noun}"
-        number = " to ".join(str(c) for c in dict.fromkeys((counts[0], counts[-1])))
-        return f"median and quartiles over {number} {noun}s"
+        return f"one {noun}" if self.counts == "1" else f"median and quartiles over {self.counts} {noun}s"
+
+    def rank_table(self, about, published, unit=100.0, digits=2) -> dict:
+        """Return median ranks among the published methods, the published ones in brackets, and mean errors of all."""
+        ranks, lines = self.ranks(published), []
+        for m in sorted(self.methods, key=lambda m: (ranks.get(m, np.inf), self.methods.index(m))):
+            rank = f"{ranks[m]:g} ({published[m]:g})" if m in ranks else "–"
+            mean = unit * np.mean([self.errors[m][t].mean() for t in self.tasks])
+            lines.append([m, rank, f"{mean:.{digits}f}"])
+        return self._table(about, ["", "median rank", "mean error"], lines)
+
+    def task_table(self, about, names, unit=100.0, digits=1) -> dict:
+        """Return mean errors, methods by tasks; `about`: source, item, title."""
+        lines = [[m, *(f"{unit * self.errors[m][t].mean():.{digits}f}" for t in self.tasks)] for m in names]
+        return self._table(about, ["", *self.tasks], lines)
+
+    def error_table(self, about, names, unit=100.0, digits=1) -> dict:
+        """Return mean errors with their standard errors, tasks by methods; `about`: source, item, title."""
+        lines = [[t, *(self._cell(self.errors[m][t] * unit, digits) for m in names)] for t in self.tasks]
+        return self._table(about, ["", *names], lines)
+
+    def _table(self, about, head, lines) -> dict:
+        source, item, title = about
+        title = f"{title}; repetitions: {self.counts}"
+        return {"source": source, "item": item, "title": title, "head": head, "lines": lines}
+
+    @staticmethod
+    def _cell(values, digits) -> str:
+        text = f"{values.mean():.{digits}f}"
+        if len(values) == 1:
+            return text
+        return f"{text} ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f}"
 
     def summary(self) -> list[dict]:
         """Return mean and quartiles of every field for every task and method, for the JSON."""
@@ -174,11 +245,15 @@ class Comparison:
             rows.append(row)
         return rows
 
-    def record(self, benchmark: str, reproduces: str, verdict, published=None) -> dict:
-        """Return what goes into the JSON; with the methods of a `published` table the ranks, too."""
+    def record(self, benchmark: str, rows, published=None) -> dict:
+        """Return what goes into the JSON, `rows` for the page; with a `published` table ranks, too."""
         ranks = {"median_ranks": self.ranks(), "median_ranks_thesis_methods": self.ranks(published)}
-        about = {"benchmark": benchmark, "reproduces": reproduces, "verdict": verdict}
-        return {**about, **(ranks if published else {}), "results": self.summary()}
+        return {
+            "benchmark": benchmark,
+            "rows": rows,
+            **(ranks if published else {}),
+            "results": self.summary(),
+        }
 
     def print(self, field="error", unit=100.0, digits=2) -> None:
         """Print means, one row per method, best rank first."""

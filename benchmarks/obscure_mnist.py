@@ -25,18 +25,18 @@ from common import (
     Clock,
     error_of,
     finish,
-    judged,
+    grade,
     load_split,
     parser,
     peak_mib,
     plain_log,
-    reached,
     say,
     tidy,
 )
 from manykernels import MKLClassifier
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.solvers import Obscure
+from papers import ORABONA, row
 
 #: What ``--choose`` tries, one after the other, from the defaults of the options.
 GRIDS = ({"width": (0.25, 0.5, 1.0), "degree": (3, 5)}, {"C": (1.0, 10.0, 100.0)}, {"p": (1.1, 1.5, 2.0)})
@@ -119,7 +119,7 @@ def model_of(args, X):
         memory=args.memory,
         random_state=0,
     )
-    return family, MKLClassifier(family, solver=solver, C=args.C)
+    return family, MKLClassifier(family, solver=solver, C=args.C, calibrate=False)
 
 
 def compile_all(args, X, y):
@@ -136,7 +136,7 @@ def measure(args, X, y, Xt, yt):
     with Clock() as fit:
         model.fit(X, y, on_iteration=progress)
     record = {
-        "rows": len(X),
+        "training_rows": len(X),
         "test_error": 1 - model.score(Xt, yt),
         "seconds_per_epoch": np.mean([e["seconds"] for e in progress.epochs]),
         "fit_s": np.sum([e["seconds"] for e in progress.epochs]),
@@ -165,13 +165,27 @@ def whole(args):
     X, y, Xt, yt = digits(args.data, rows)
     compile_all(args, X, y)
     record = {"benchmark": "obscure_mnist", **measure(args, X, y, Xt, yt)}
-    text = reached(
-        f"test error {record['test_error']:.2%} (paper: 1.95 % on 60,000 rows), peak memory "
-        f"{record['peak_mib'] / 1024:.1f} GiB",
-        record["test_error"] <= 0.0195 and record["peak_mib"] <= 8 * 1024,
-    )
-    record["verdict"] = judged(text, len(X) < 60_000)
+    if len(X) == 60_000:
+        record["rows"] = [about_all_rows(record, args)]
     finish(record, args.out)
+
+
+def about_all_rows(record, args):
+    """Return the row on all 60,000 rows."""
+    looked = [e for e in record["epochs"] if "test_error" in e]
+    after = min(looked, key=lambda e: abs(e["epoch"] - 10))
+    gib = record["peak_mib"] / 1024
+    return row(
+        ORABONA,
+        "Fig. 7",
+        "All 60,000 rows, kernels on the fly: 1.95 % after 10 epochs",
+        verdict=grade(after["test_error"] <= 0.0195, partly=record["test_error"] <= 0.0195),
+        paper="1.95 %",
+        ours=f"{after['test_error']:.2%} after {after['epoch']} epochs, {record['test_error']:.2%} after "
+        f"{len(record['epochs'])}; {gib:.1f} GiB, {record['cpu_s']:.0f} CPU s",
+        repetitions=1,
+        settings=f"p = {args.p:g}, C = {args.C:g}; widths and degree are our own",
+    )
 
 
 def choose(args):
@@ -216,25 +230,54 @@ def curve(args):
     for r in results:
         near = [e["epoch"] for e in r["epochs"] if e.get("test_error", 1.0) <= r["test_error"] + 0.005]
         settled.append(min(near, default=len(r["epochs"])))
-    verdict = [
-        "The error falls with the number of rows (Fig. 7): "
-        + ", ".join(f"{r['rows']:,}: {r['test_error']:.2%}" for r in results)
-        + ".",
-        "Good solutions are quickly there: within half a point of the end after "
-        f"{min(settled)} to {max(settled)} of {len(results[0]['epochs'])} epochs (looked at every {args.every}).",
-    ]
-    if compared:
-        verdict.append(
-            f"Against an SVC on the mean kernel: {'no worse' if max(worse) <= 0 else 'differs'}, "
-            f"{min(worse):+.2f} to {max(worse):+.2f} points, in {min(times):.1f} to {max(times):.1f} times its time."
-        )
+    errors = [r["test_error"] for r in results]
     record = {
         "benchmark": "obscure_mnist",
         "reproduces": "Orabona et al. 2012, Fig. 7",
-        "verdict": judged(verdict, args.quick),
+        "rows": about_curve(results, errors, worse, times, settled, args),
         "results": results,
     }
     finish(record, args.out, figures={"": lambda plt: draw(plt, results)})
+
+
+def about_curve(results, errors, worse, times, settled, args):
+    """Return the rows on the curves over the number of rows."""
+    about = {
+        "repetitions": 1,
+        "settings": f"up to {results[-1]['training_rows']:,} rows; p = {args.p:g}, C = {args.C:g}; widths and degree "
+        "are our own",
+    }
+    by_rows = ", ".join(f"{r['training_rows']:,}: {r['test_error']:.2%}" for r in results)
+    found = [
+        row(
+            ORABONA,
+            "Fig. 7",
+            "Good solutions are quickly there, and the better the more rows",
+            verdict=grade(
+                all(a > b for a, b in itertools.pairwise(errors))
+                and max(settled) <= len(results[0]["epochs"]) / 2,
+                partly=all(a > b for a, b in itertools.pairwise(errors)),
+            ),
+            paper="errors fall with time and rows",
+            ours=f"errors by rows {by_rows}; within half a point of the end after {min(settled)} to {max(settled)} of "
+            f"{len(results[0]['epochs'])} passes (looked at every {args.every})",
+            **about,
+        )
+    ]
+    if worse:
+        found.append(
+            row(
+                ORABONA,
+                "Fig. 7",
+                "At least as accurate as an SVM on the plain sum of the kernels",
+                verdict=grade(max(worse) <= 0, partly=min(worse) <= 0),
+                paper="below it",
+                ours=f"{min(worse):+.2f} to {max(worse):+.2f} points, in {min(times):.1f} to {max(times):.1f} times "
+                "its time",
+                **about,
+            )
+        )
+    return found
 
 
 def draw(plt, results):
@@ -250,18 +293,18 @@ def draw(plt, results):
             color=color,
             ms=3,
             lw=1.6,
-            label=f"{r['rows']:,} rows",
+            label=f"{r['training_rows']:,} rows",
         )
         if "svc" in r:
             place = (r["svc"]["seconds"], 100 * r["svc"]["test_error"])
             left.plot(*place, "D", color=color, mec="black", ms=7)
     left.set(xscale="log", xlabel="seconds", title="by epoch; diamonds: SVC on the mean kernel")
     plain_log(left.xaxis)
-    rows = [r["rows"] for r in results]
+    rows = [r["training_rows"] for r in results]
     right.plot(rows, [100 * r["test_error"] for r in results], "-o", color="#2a6f97", label="Obscure")
     compared = [r for r in results if "svc" in r]
     right.plot(
-        [r["rows"] for r in compared],
+        [r["training_rows"] for r in compared],
         [100 * r["svc"]["test_error"] for r in compared],
         "-D",
         color="#c1121f",

@@ -1,11 +1,10 @@
-"""covtype: seven classes against peers in the same run, and two classes by the protocol of Li et al. (2017).
+"""covtype: seven classes against peers in the same run.
 
-Seven classes: 80 % of the 581,012 rows, the ten numeric columns standardised; Blockwise with learned Laplacian
-bandwidths, four RBF bandwidths with Fourier features, one pass of ``partial_fit``, and TriplyStochastic on 100,000
-rows. Two classes (the most frequent one against the others): 40 principal components, five RBF kernels, λ = 1e-5,
-Li et al., Table 1–2 and Fig. 1–2; Obscure, Ufo and LpNorm on ``--subset`` rows (the paper: 20,000).
+80 % of the 581,012 rows, the ten numeric columns standardised; Blockwise with learned Laplacian bandwidths, four RBF
+bandwidths with Fourier features, one pass of ``partial_fit``, and TriplyStochastic on 100,000 rows. Two classes, by the
+protocol of Li et al. (2017), are in ``triply_doubly.py``.
 
-python benchmarks/streaming_covtype.py --data DIR --out results/streaming_covtype.json [--part seven]
+python benchmarks/streaming_covtype.py --data DIR --out results/streaming_covtype.json
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from streaming_methods import (
     table,
     warm_up,
 )
-from triply_methods import draw_curves, paper_part, paper_verdicts, reduced
 
 OURS = ["Blockwise, laplacian", "Blockwise, one pass", "Blockwise, four RBF", "TriplyStochastic, 100k rows"]
 GOAL = 0.975
@@ -93,52 +91,26 @@ def seven(report, folder, yt):
 
 
 def draw(plt, record):
-    """Draw accuracy against CPU seconds, then the paper's two figures."""
-    results = record.get("seven classes", {})
-    curves = [k for k in ("two classes, curves", "two classes, rows") if k in record]
-    count = bool(results) + len(curves)
-    fig, axes = plt.subplots(1, count, figsize=(5.6 * count, 4.4), layout="constrained", squeeze=False)
-    axes = list(axes[0])
-    if results:
-        ax = axes.pop(0)
-        draw_scores(ax, results, OURS, lambda name: f"{name}, {gigabytes(results[name]):.2g} GB")
-        ax.set_ylabel("accuracy")
-        ax.set_title("seven classes, with memory above the data; red: manykernels", fontsize=10)
-    titles = (f"two classes, five kernels, {record['subset']:,} rows", "two classes: error against rows")
-    for ax, part, title, x in zip(axes, curves, titles, ("cpu_s", "rows"), strict=False):
-        draw_curves(ax, record[part], x)
-        ax.set_title(title, fontsize=10)
-        ax.set_xlabel("CPU seconds to fit" if x == "cpu_s" else "training rows")
-        ax.set_ylabel("test error (%)")
-        ax.legend(fontsize=7.5, frameon=False)
+    """Draw accuracy against CPU seconds."""
+    results = record["seven classes"]
+    fig, ax = plt.subplots(figsize=(5.6, 4.4), layout="constrained")
+    draw_scores(ax, results, OURS, lambda name: f"{name}, {gigabytes(results[name]):.2g} GB")
+    ax.set_ylabel("accuracy")
+    ax.set_title("seven classes, with memory above the data; red: manykernels", fontsize=10)
     return fig
 
 
 def main():
-    """Run both parts."""
+    """Run all methods."""
     p = parser(__doc__.splitlines()[0])
     p.add_argument("--rows", type=int, default=464_809, help="training rows")
-    p.add_argument("--subset", type=int, default=5000, help="rows for Obscure, Ufo and LpNorm")
-    p.add_argument("--part", choices=["seven", "two", "both"], default="both")
     args = p.parse_args()
-    n, subset = (min(args.rows, 10_000), 1000) if args.quick else (args.rows, args.subset)
-    rows = rows_of(args.data, n)
+    rows = rows_of(args.data, min(args.rows, 10_000) if args.quick else args.rows)
     if args.quick:
         rows = Rows(rows.X, rows.y, rows.Xt[:10_000], rows.yt[:10_000])
-    report = Report(args, benchmark="streaming_covtype", rows=len(rows.X), subset=subset)
-    verdicts = {}
+    report = Report(args, benchmark="streaming_covtype", n_rows=len(rows.X))
     with tempfile.TemporaryDirectory() as folder:
-        if args.part != "two":
-            verdicts |= seven(report, rows.save(f"{folder}/seven"), rows.yt)
-        if args.part != "seven":
-            two = Rows(
-                rows.X, (rows.y == 2).astype(int), rows.Xt[:20_000], (rows.yt[:20_000] == 2).astype(int)
-            )
-            place = reduced(two, 40).save(f"{folder}/two")
-            sizes = [k for k in (5000, 20_000, 80_000) if k < len(two.X)] + [len(two.X)]
-            paper_part(report, "two classes", place, subset, sizes, args.quick)
-            at = min(20_000, len(two.X))
-            verdicts |= paper_verdicts(report.record, "two classes", (0.1680, 0.1630), at)
+        verdicts = seven(report, rows.save(f"{folder}/seven"), rows.yt)
     report.finish(judged(verdicts, args.quick), draw)
 
 

@@ -13,8 +13,10 @@ from manykernels.losses import LOSSES
 
 #: Those that stop after some epochs, wherever they are: they say so, and the gap says how far.
 STOCHASTIC = ("obscure", "ufo")
+#: The potentials of mirror descent.
+MIRROR = ("mirror-descent", "mirror-descent-1", "mirror-descent-1.1")
 #: Those that say how far they are from the optimum, but do not go there.
-OPEN = ("single", "mirror-descent", *STOCHASTIC)
+OPEN = ("single", *MIRROR, *STOCHASTIC)
 TASKS = ["regression", "two targets", "two classes", "three classes"]
 SETTINGS = ["plain", "weights", "no scale", "large C"]
 
@@ -24,9 +26,11 @@ def allowed(solver, family, loss, task, setting):
         return False  # plain cutting planes over tens of kernels take thousands of machines there
     if solver == "leave-one-out" and (loss != "squared" or "precomputed" in family):
         return False  # its machine is a ridge, and it looks at rows
+    if solver == "hierarchical" and not family.startswith(("monomials", "products")):
+        return False  # its graph is that of products
     if solver == "polynomial-mkl" and (loss != "squared" or "ordered" in family):
         return False  # its machine is a ridge, and degrees have no prior
-    if solver == "mirror-descent" and (family == "union" or loss == "poisson"):
+    if solver in MIRROR and (family == "union" or loss == "poisson"):
         return False  # a union cannot draw, and nothing bounds the slope of counts
     if solver in STOCHASTIC and LOSSES[loss].code < 0:
         return False  # their loops are compiled for some losses

@@ -112,17 +112,31 @@ def feasible_projection(loss: Loss, Y, A, C: float, sample_weight) -> np.ndarray
     return out
 
 
-def rounding(A: np.ndarray, form: float, largest: float, C: float, *, explicit: bool, kinks: float) -> float:
+def rounding(
+    A: np.ndarray,
+    form: float,
+    largest: float,
+    C: float,
+    s: np.ndarray,
+    *,
+    explicit: bool,
+    kinks: float,
+    offset: float,
+) -> float:
     """Return about how much of a certificate is rounding, for dual coefficients A with tr(AᵀKA) = `form`.
 
     Coefficients go up to C s and may cancel almost wholly. Sums ΦᵀA over explicit features err by ε‖A‖√κ, κ being the
-    largest κ(x_t, x_t), and their squares by that times their size; scores KA err by ε κ‖A‖, and tr(AᵀKA) by ‖A‖ times
-    that. The scores of rows at a kink of the loss, of mean weight `kinks` over all rows, err at its full slope.
+    largest κ(x_t, x_t), and their squares by that times their size; tr(AᵀKA) errs by ε κ‖A‖². Scores err by ε times
+    the size of what they are made of, √κ‖f‖ with features, else κ‖A‖, and the mean of the targets, `offset`; their
+    losses by that times the slope, A/(C s), and where that is small by its square. Rows at a kink of the loss, of mean
+    weight `kinks` over all rows, err at its full slope.
     """
-    size = np.linalg.norm(A) * np.sqrt(largest)
-    if explicit:
-        return float(EPSILON * size * (np.sqrt(max(form, 0.0)) + EPSILON * size) / (C * len(A)))
-    return float(EPSILON * size * (size / (C * len(A)) + np.sqrt(largest) * kinks))
+    n, size = len(A), np.linalg.norm(A) * np.sqrt(largest)
+    reach = np.sqrt(largest * max(form, 0.0)) if explicit else np.sqrt(largest) * size
+    error = EPSILON * (reach + offset)
+    losses = error * (np.linalg.norm(A) / (C * n) + kinks) + float(np.mean(s)) * error**2 / 2
+    squares = np.sqrt(max(form, 0.0)) + EPSILON * size if explicit else size
+    return float(losses + EPSILON * size * squares / (C * n))
 
 
 def _over_all(model, rows, sample_weight) -> Combination:
@@ -189,7 +203,7 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
             )
         else:
             penalty, dual_penalty = model.solver_.penalties(
-                rho * norms, forms_there * inverse, 1.0 / (model.C_ * len(A))
+                rho * norms, forms_there * inverse, 1.0 / (model.C_ * len(A)), combination.members
             )
         return certificate(
             model.loss_, Y, F, point, model.C_, s, penalty=penalty, dual_penalty=dual_penalty, intercept=b

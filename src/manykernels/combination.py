@@ -154,9 +154,50 @@ class Combination:
             from pandas import DataFrame
         except ImportError:
             return records
-        first = [name for name in ("kernel", "view", "weight", "share") if any(name in r for r in records)]
+        known = ("target", "kernel", "view", "weight", "share")
+        first = [name for name in known if any(name in r for r in records)]
         rest = dict.fromkeys(name for record in records for name in record if name not in first)
         return DataFrame(records, columns=[*(first or ["kernel", "weight", "share"]), *rest])
+
+
+@dataclass(frozen=True, eq=False)
+class TargetCombination(Combination):
+    """Weights of the same kernels for every target: ``κ_k(x, z) = Σ_i weights_ki κ_i(x, z)``.
+
+    `weights`, `norms` and `variance` are (c, m) arrays; all else is as in :class:`Combination`.
+    """
+
+    def check_stored(self) -> None:
+        """Raise Damaged unless what came from a file has a weight for every target and kernel."""
+        demand(isinstance(self.family, Family), "the kernels are missing")
+        demand(isinstance(self.members, Sequence), "the members are no list")
+        each = Stored("c m", least=0.0, optional=True)
+        declared = {
+            "weights": Stored("c m", least=0.0),
+            "rho": Stored("m", least=0.0),
+            "norms": each,
+            "variance": each,
+        }
+        check_arrays(vars(self), declared, {"m": len(self.members)})
+
+    def of_target(self, k: int) -> Combination:
+        """Return the kernel of one target."""
+        norms, variance = (None if a is None else a[k] for a in (self.norms, self.variance))
+        return Combination(self.family, self.members, self.weights[k], self.rho, norms, variance=variance)
+
+    def _used(self):
+        raise ValueError("every target has a kernel of its own; use combination_.of_target(k).")
+
+    def shares(self) -> np.ndarray:
+        """Return each kernel's share of what varies, (c, m), for every target."""
+        return np.array([self.of_target(k).shares() for k in range(len(self.weights))])
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per kernel with weight of every target (``target`` is its number), largest share first."""
+        found = []
+        for k in range(len(self.weights)):
+            found += [{"target": k, **record} for record in self.of_target(k).records() if record["weight"]]
+        return found
 
 
 def _summarised(columns: Any) -> Any:

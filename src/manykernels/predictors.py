@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 from ._util.arrays import product_width, row_blocks
 from ._util.shapes import WHOLE, Stored, check_arrays, demand
 from ._util.threads import map_in_threads
-from .combination import Combination
+from .combination import Combination, TargetCombination
 from .features._thin import thin_scores
 
 
@@ -60,10 +60,10 @@ def some_rows(sample_weight: np.ndarray, most: int = VARIED_ROWS) -> np.ndarray:
 
 
 def variances(parts: np.ndarray, sample_weight: np.ndarray) -> np.ndarray:
-    """Return how much parts (m, n, c) vary over rows, summed over the outputs."""
+    """Return how much parts (m, n, c) vary over rows, (m, c)."""
     w = sample_weight / sample_weight.sum()
     means = np.einsum("inc,n->ic", parts, w)
-    return np.einsum("inc,n->i", np.square(parts - means[:, None]), w)
+    return np.einsum("inc,n->ic", np.square(parts - means[:, None]), w)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +125,57 @@ class Dual:
             check_arrays({"rows": values}, {"rows": Stored("*" if issparse(self.rows) else "* *")})
             found = self.rows.shape[0]
             demand(found == n, f"there are {found:,} rows, and {n:,} coefficients")
+
+
+@dataclass(frozen=True, eq=False)
+class PerTarget:
+    """``f_k(x) = Σ_i weights_ki Σ_t κ_i(x, x_t) A_tk + b_k``: every target has weights of its own.
+
+    Attributes
+    ----------
+    combination : TargetCombination
+    rows : array, sparse matrix or None
+        The training rows; None when kernels are precomputed.
+    A : (n, c) array
+    intercept : (c,) array
+    """
+
+    combination: TargetCombination
+    rows: Any
+    A: np.ndarray
+    intercept: np.ndarray
+
+    def scores(self, X):
+        """Return f(x), in blocks of rows, O(n active kernels) kernel values and O(n c) products of each per row."""
+        out = np.empty((X.shape[0], self.A.shape[1]))
+        for part in row_blocks(X.shape[0], len(self.combination) * self.A.shape[1]):
+            out[part] = self.contributions(X[part]).sum(axis=0)
+        return out + self.intercept
+
+    def contributions(self, X):
+        """Return f_i(x) for every kernel, (m, n, c)."""
+        c = self.combination
+        used = np.flatnonzero(c.weights.any(axis=0))
+        out = np.zeros((len(c), X.shape[0], self.A.shape[1]))
+        if len(used):
+            applied = c.family.apply(X, self.rows, self.A, [c.members[i] for i in used.tolist()])
+            out[used] = applied * c.weights.T[used][:, None]
+        return out
+
+    def shifted(self, offset) -> PerTarget:
+        """Return the predictor with `offset` added to its intercept."""
+        return replace(self, intercept=self.intercept + offset)
+
+    def to_arrays(self):
+        """Return A, the intercept and the rows."""
+        arrays = {"A": self.A, "intercept": self.intercept}
+        return arrays if self.rows is None else {**arrays, "rows": self.rows}
+
+    def check_stored(self):
+        """Raise Damaged unless there is a row for each coefficient, and weights and an intercept for each output."""
+        demand(isinstance(self.combination, TargetCombination), "the weights of the targets are missing")
+        Dual.check_stored(self)  # type: ignore[arg-type]
+        demand(len(self.combination.weights) == self.A.shape[1], "there are weights of other targets")
 
 
 @dataclass(frozen=True, eq=False)

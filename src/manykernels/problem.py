@@ -314,8 +314,10 @@ class Result:
             "left_out": Stored("* c", finite=False, optional=True),
         }
         check_arrays(vars(self), declared, {"c": len(self.predictor.intercept)})
-        for name in ("objective", "gap", "n_iter"):
-            demand(isinstance(getattr(self, name), float | int | np.number), f"{name} is no number")
+        for name in ("objective", "gap"):
+            demand(isinstance(getattr(self, name), float), f"{name} is no number")
+        demand(isinstance(self.n_iter, int) and 0 <= self.n_iter < 2**63, "n_iter is no number of iterations")
+        demand(isinstance(self.converged, bool), "converged is neither true nor false")
         demand(self.gap_kind in get_args(GapKind), "the gap is of no known kind")
         demand(isinstance(self.trace, Trace), "the trace is missing")
         if self.C is not None:

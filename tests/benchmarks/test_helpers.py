@@ -3,6 +3,7 @@
 import importlib
 import json
 import pathlib
+import types
 
 import numpy as np
 import pytest
@@ -111,21 +112,95 @@ def test_every_method_runs_under_the_protocol(helpers, ard):
         assert 0 < found["alignment"] < 1
 
 
+def test_a_search_ends_when_the_objective_settles(helpers):
+    settled = helpers.Settled(1e-2)
+    said = [settled(types.SimpleNamespace(objective=value)) for value in (2.0, 1.0, 0.98, 0.975)]
+    assert said == [False, False, False, True]
+
+
+def counted(value, seed, log):
+    """Return a record, and leave a mark in a file: which tasks were really run."""
+    with open(log, "a") as file:
+        file.write(f"{value}{seed}")
+    return [{"task": value, "seed": seed, "method": "a", "error": 0.1}]
+
+
+def test_tasks_that_are_kept_are_not_run_again(room, tmp_path):
+    common, comparison = room("common"), room("comparison")
+    args = types.SimpleNamespace(jobs=1, minutes=None)
+    tasks, log = [(v, seed, str(tmp_path / "log")) for seed in range(2) for v in "tu"], tmp_path / "log"
+    for n in (2, 4, 4):  # interrupted after two, then all, then nothing is left
+        found = comparison.run_tasks(counted, tasks[:n], args, common.Journal(tmp_path / "r.json"))
+        assert [(r["task"], r["seed"]) for r in found] == [t[:2] for t in tasks[:n]]
+    assert log.read_text() == "t0u0t1u1"
+
+
+def test_repetitions_that_not_all_methods_have_ended_are_left_out(room):
+    ended = [(0, "a"), (0, "b"), (1, "a")]
+    records = [{"task": "t", "seed": seed, "method": m, "error": 0.1} for seed, m in ended]
+    assert [r["seed"] for r in room("comparison").whole(records)] == [0, 0]
+
+
+def test_error_table_has_means_and_standard_errors(room):
+    records = [{"method": "a", "task": "t", "error": e} for e in (0.10, 0.20, 0.30)]
+    table = room("comparison").Comparison(records).error_table(("s", "i", "title"), ["a"])
+    assert table["head"] == ["", "a"]
+    assert table["lines"] == [["t", "20.0 ± 5.8"]]  # 10/√3
+
+
 def test_minima_count_ends_and_valleys(room):
     landscape = room("alignment_landscape")
     assert landscape.minima(np.array([0.0, 1.0, 0.5, 2.0, 1.0])).tolist() == [0, 2, 4]
     assert landscape.minima(np.array([1.0, 1.0, 1.0])).tolist() == []
 
 
-SCRIPTS = sorted(p.stem for p in FOLDER.glob("*.py") if "def main():" in p.read_text())
+SCRIPTS = {p.stem for p in FOLDER.glob("*.py") if "def main():" in p.read_text()} - {
+    "run_all",
+    "reproduction",
+}
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_every_script_can_be_imported_and_is_run_by_run_all(room, script):
+@pytest.mark.parametrize("script", sorted(SCRIPTS))
+def test_every_script_can_be_imported(room, script):
     assert callable(room(script).main)
-    assert f"{script}.py" not in room("run_all").SHARED
 
 
-def test_run_all_leaves_out_shared_files_only(room):
-    shared = {p.name for p in FOLDER.glob("*.py")} - {f"{script}.py" for script in SCRIPTS}
-    assert shared == room("run_all").SHARED
+def test_run_all_runs_every_script(room):
+    parts = room("run_all").PARTS
+    assert {part.script or part.name for part in parts} == SCRIPTS
+    assert len({part.name for part in parts}) == len(parts)
+
+
+def test_finished_parts_are_not_run_again(room, tmp_path, capsys):
+    run_all = room("run_all")
+    script, log = tmp_path / "fake.py", tmp_path / "log"
+    script.write_text(
+        f"import json, sys; sys.path.insert(0, {str(FOLDER)!r}); from common import command\n"
+        f"open({str(log)!r}, 'a').write('x')\n"
+        "open(sys.argv[-1], 'w').write(json.dumps({'command': command(), 'seconds': 1.0}))\n"
+    )
+    parts = [run_all.Part("fake", "--rows 3", str(script.with_suffix("")))]
+    args = types.SimpleNamespace(results=tmp_path, quick=False, keep_times=False)
+    assert run_all.progress(parts, args, []) == []
+    assert run_all.progress(parts, args, []) == []
+    assert log.read_text() == "x"
+    assert "1 of 1 are finished" in capsys.readouterr().out
+    assert run_all.progress(parts, args, ["--fresh"]) == []
+    assert log.read_text() == "xx"
+
+
+def test_what_changed_beside_the_stored_verdicts_is_said(room, tmp_path):
+    papers, out = room("papers"), tmp_path / "x.json"
+    row = papers.row(papers.LI, "Fig. 1", "c", verdict="differs", paper="1", ours="2", repetitions=1)
+    out.write_text(json.dumps({"rows": [row]}))
+    assert "as stored" in room("run_all").compared(out, {"rows": [row]})[0]
+    assert (
+        "STORED: reproduced" in room("run_all").compared(out, {"rows": [{**row, "verdict": "reproduced"}]})[0]
+    )
+
+
+def test_a_quick_run_has_no_verdict(room, tmp_path):
+    out = tmp_path / "x.json"
+    out.write_text(json.dumps({"quick": True, "rows": [{}]}))
+    with pytest.raises(SystemExit, match="no verdict"):
+        room("reproduction").store(out)

@@ -35,19 +35,23 @@ WILD = (
 EXTREME = (0.0, -1.0, 1.0, 3.0, 255.0, 2.0**16, 2.0**31, 2.0**53, 1e300, -1e300, np.nan, np.inf, -np.inf)
 
 
-def mutate(data: bytes, rng: np.random.Generator) -> bytes:
-    """Return the bytes of an archive with one to three things wrong."""
-    if rng.random() < 0.2:
+#: The parts of a manifest that are altered.
+PARTS = ("model", "state", "identity", "seed")
+
+
+def mutate(data: bytes, rng: np.random.Generator, parts: tuple[str, ...] = PARTS) -> bytes:
+    """Return the bytes of an archive with one to three things wrong; in other parts, numbers of arrays stay."""
+    if parts is PARTS and rng.random() < 0.2:
         return _broken(bytearray(data), rng)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     manifest = json.loads(entries.pop("manifest.json"))
     arrays = {name: np.load(io.BytesIO(value), allow_pickle=False) for name, value in entries.items()}
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        if arrays and rng.random() < 0.6:
+        if parts is PARTS and arrays and rng.random() < 0.6:
             _alter_arrays(arrays, rng)
         else:
-            _alter_tree(manifest, rng)
+            _alter_tree(manifest, rng, parts)
     return signed(manifest, arrays)
 
 
@@ -136,8 +140,8 @@ def _places(node, found) -> list:
     return found
 
 
-def _alter_tree(manifest, rng) -> None:
-    parts = {name: manifest[name] for name in ("model", "state", "identity", "seed") if name in manifest}
+def _alter_tree(manifest, rng, names) -> None:
+    parts = {name: manifest[name] for name in names if name in manifest}
     places = _places(parts, [])
     numbers = [(n, k) for n, k in places if isinstance(n[k], int | float) and not isinstance(n[k], bool)]
     if numbers and rng.random() < 0.5:

@@ -7,6 +7,7 @@ file is there and can be used), or it says in one sentence what to change (exit 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ import pyarrow as pa  # noqa: E402
 from pyarrow import feather, parquet  # noqa: E402
 
 from manykernels import cli  # noqa: E402
+
+from .odd_tables import odd_fit, write_odd  # noqa: E402
 
 #: No command may take longer, at these sizes.
 SECONDS = 30.0
@@ -263,6 +266,66 @@ def as_process(words: list[str]) -> tuple[int, str, str, float]:
     return done.returncode, done.stdout, done.stderr, time.perf_counter() - started
 
 
+#: What surrounds a command: variables, and lines of bash in which $M is the command.
+VARIABLES = (
+    {"LC_ALL": "C"},
+    {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    {"PYTHONIOENCODING": "ascii"},
+    {"PYTHONIOENCODING": "utf-16"},
+    {"COLUMNS": "1"},
+    {"COLUMNS": "x", "LINES": "0"},
+    {"TERM": "dumb"},
+    {"TERM": "unknown", "FORCE_COLOR": "1"},
+    {"NO_COLOR": "1", "HOME": "/nowhere", "TMPDIR": "/nowhere"},
+    {"MPLBACKEND": "nonsense", "PYTHONWARNINGS": "error"},
+    {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "7"},
+    {"TZ": "Nowhere/Else"},
+)
+LINES = (
+    "$M",
+    "$M >&-",
+    "$M 2>&-",
+    "$M >&- 2>&-",
+    "$M <&-",
+    "$M > /dev/full",
+    "$M 2> /dev/full",
+    "$M | true",
+    "$M | head -c 1",
+    "$M 2>&1 | true",
+    "mkdir gone && cd gone && rmdir ../gone && $M",
+    "ulimit -n 40 && $M",
+    "ulimit -f 1 && $M",
+)
+
+
+def surrounded(rng):
+    """Return how to run a command in odd surroundings: by an environment and a line of bash."""
+    more, line = VARIABLES[rng.integers(len(VARIABLES))], LINES[rng.integers(len(LINES))]
+
+    def run(words):
+        command = " ".join(map(shlex.quote, [sys.executable, "-m", "manykernels", *words]))
+        script = f"set -o pipefail; {line.replace('$M', command)}"
+        started = time.perf_counter()
+        environment = (
+            os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | more
+        )
+        with tempfile.TemporaryDirectory() as place:
+            done = subprocess.run(
+                ["bash", "-c", script],
+                capture_output=True,
+                timeout=120,
+                env=environment,
+                check=False,
+                cwd=place,
+            )
+        out, err = (text.decode("utf-8", "replace").replace("\0", "") for text in (done.stdout, done.stderr))
+        unread = any(sign in line for sign in ("2>&-", "2> /dev/full", "| true", "| head"))
+        told = err or ("(nobody reads it)" if unread else "")
+        return done.returncode, out, f"{told} {more} {line}" if told else "", time.perf_counter() - started
+
+    return run
+
+
 def check(words, folder: Path, run, slack: float = 0.0) -> int:
     """Run a command, and check that it ended well."""
     before = {f: f.lstat().st_mtime_ns for f in folder.rglob("*")}
@@ -293,12 +356,37 @@ def attempt(rng, run, slack: float = 0.0) -> None:
         check(random_show(folder, other, rng), folder, run, slack)
 
 
+def attempt_odd(rng, run, slack: float = 0.0) -> None:
+    """The same with tables that are odd in one way, and options drawn letter by letter."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        data = write_odd(folder, rng)
+        if check(odd_fit(folder, data, rng), folder, run, slack) == 0:
+            check(random_predict(folder, data, rng), folder, run, slack)
+            check(random_show(folder, data, rng), folder, run, slack)
+
+
 @pytest.mark.timeout(3600)
 def test_a_command_ends_well_or_in_a_sentence(campaign):
     campaign.run(1000, lambda rng: attempt(rng, in_process))
 
 
 @pytest.mark.timeout(3600)
+def test_a_command_on_an_odd_table_ends_well_or_in_a_sentence(campaign):
+    campaign.run(1000, lambda rng: attempt_odd(rng, in_process))
+
+
+@pytest.mark.timeout(3600)
 def test_a_command_of_its_own_process_ends_well_or_in_a_sentence(campaign):
     # Starting a process and importing takes seconds on a busy machine.
     campaign.run(100, lambda rng: attempt(rng, as_process, slack=20.0))
+
+
+@pytest.mark.timeout(3600)
+def test_a_command_ends_well_in_odd_surroundings(campaign):
+    def odd(rng):
+        # A null in a word cannot be handed to a process.
+        run = surrounded(rng)
+        attempt_odd(rng, lambda words: run([word.replace("\0", "0") for word in words]), slack=20.0)
+
+    campaign.run(100, odd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 from contextlib import suppress
 from functools import cache
@@ -9,59 +10,18 @@ from functools import cache
 import numpy as np
 import pytest
 
-from manykernels import AlignedKernel, MKLClassifier, MKLRegressor, load
-from manykernels.families import Gaussians, Laplacians, Products
-from manykernels.kernels import RBF, Laplacian, Linear, Polynomial
+from manykernels import MKLClassifier, MKLRegressor, load
+from manykernels.families import Gaussians, Laplacians
+from manykernels.kernels import RBF, Laplacian, Linear
+from manykernels.persistence import read_metadata
 from manykernels.persistence.checkpoint import Checkpoint
-from manykernels.solvers import Blockwise, Greedy, LpNorm, MirrorDescent, TriplyStochastic
 
 from .mutations import mutate
+from .structures import restructure
+from .zoo import LABELS, MODELS, TABLE, X, blockwise, mixed, rows_of, saved, stochastic, y
 
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(240, 3))
-y = X[:, 0] * X[:, 1] + 0.1 * RNG.normal(size=240)
-LABELS = np.array(["a", "b", "c"])[np.digitize(y, [-0.3, 0.3])]
-TABLE = np.column_stack([X[:, 0], np.where(X[:, 1] > 0, "up", "down"), np.where(X[:, 2] > 1, None, X[:, 2])])
-STACK = np.stack([X @ X.T, (1 + X @ X.T) ** 2], axis=2)
-
-
-def blockwise(**options):
-    return Blockwise(
-        **{"grids": 8, "n_features": 32, "block": 8, "bins": 64, "sweeps": 2, "random_state": 0} | options
-    )
-
-
-def stochastic():
-    return TriplyStochastic(n_features=16, block=8, epochs=2, batch_size=32, random_state=0)
-
-
-#: Models by name: how one is made, and the rows it predicts and goes on with.
-MODELS = {
-    "list": lambda: MKLClassifier([RBF(1.0), Laplacian(2.0), Linear([0, 2])], solver=LpNorm(), C=1.0).fit(X, LABELS),
-    "explicit": lambda: MKLRegressor([Linear(), Polynomial(2)], solver=LpNorm(), C=1.0).fit(X, y),
-    "products": lambda: MKLRegressor(Products(degree=2), solver=Greedy(max_kernels=3), C=1.0).fit(X, y),
-    "drawn": lambda: MKLRegressor(Products(2), solver=MirrorDescent(max_iter=5, random_state=0), C=1.0).fit(X, y),
-    "precomputed": lambda: MKLClassifier("precomputed", solver=LpNorm(), C=1.0).fit(STACK, y > 0),
-    "continuum": lambda: MKLRegressor(Gaussians(), C=1.0).fit(X[:80], y[:80]),
-    "table": lambda: MKLClassifier(C=1.0).fit(TABLE[:80], LABELS[:80]),
-    "aligned": lambda: AlignedKernel([RBF(1.0), Linear()]).fit(X, y),
-    "grids": lambda: MKLClassifier(Laplacians(), solver=blockwise(), C=1.0).fit(X, LABELS),
-    "two lists": lambda: MKLRegressor([Laplacian(1.0), RBF(2.0), Linear()], solver=blockwise(), C=1.0).fit(X, y),
-    "grids in batches": lambda: MKLClassifier(Laplacians(ard=True), solver=blockwise(), C=1.0).partial_fit(X, LABELS),
-    "few in batches": lambda: MKLRegressor(Gaussians(), solver=blockwise(), C=1.0).partial_fit(X[:50], y[:50]),
-    "dense in batches": lambda: MKLRegressor([RBF(1.0), Linear()], solver=blockwise(), C=1.0).partial_fit(X, y),
-    "stochastic": lambda: MKLClassifier([RBF(1.0), Linear()], solver=stochastic(), C=1.0).fit(X, LABELS),
-    "stochastic batches": lambda: MKLRegressor([RBF(1.0), Linear()], solver=stochastic(), C=1.0).partial_fit(X, y),
-}  # fmt: skip
-ROWS = {"precomputed": STACK[:5], "table": TABLE[:5]}
-
-
-@cache
-def saved(name, folder) -> bytes:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        MODELS[name]().save(folder / f"{name}.mk")
-    return (folder / f"{name}.mk").read_bytes()
+#: Bytes that opening a file may take at a time, beyond some copies of the file.
+ROOM, COPIES = 2**25, 20
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +36,7 @@ def is_a_sentence(error, path, start=""):
 
 def use(model, rows):
     """Do with a model what people do."""
+    repr(model)
     if not hasattr(model, "result_"):
         assert np.isfinite(model.transform(rows)).all()
         return
@@ -84,7 +45,7 @@ def use(model, rows):
     assert np.isfinite(model.result_.predictor.scores(model._rows(rows))).all()
     if hasattr(model, "state_"):
         targets = (
-            model.classes_[np.arange(len(rows)) % len(model.classes_)]
+            model.classes_[np.arange(rows.shape[0]) % len(model.classes_)]
             if hasattr(model, "classes_")
             else y[:5]
         )
@@ -95,22 +56,88 @@ def use(model, rows):
                 raise
 
 
+def kind_of(model) -> tuple:
+    """Return what says which rows a model takes."""
+    return model.n_features_in_, hasattr(model, "columns_"), model.combination_.family.pairwise
+
+
+def open_and_use(path, rows, kind=None) -> None:
+    """Open a file that may hold anything: a sentence, or a model that does what models of its kind do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model = load(path)
+            read_metadata(path)
+        except ValueError as error:
+            is_a_sentence(error, path)
+            return
+        if kind is None or kind_of(model) == kind:
+            use(model, rows)
+
+
+@cache
+def kind_saved(name, folder) -> tuple:
+    path = folder / "whole.mk"
+    path.write_bytes(saved(name, folder))
+    return kind_of(load(path))
+
+
 def test_mutated_models(campaign, folder):
     path = folder / "mutated.mk"
 
     def attempt(rng):
-        name = rng.choice(sorted(MODELS))
+        name = str(rng.choice(sorted(MODELS)))
         path.write_bytes(mutate(saved(name, folder), rng))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                model = load(path)
-            except ValueError as error:
-                is_a_sentence(error, path)
-                return
-            use(model, ROWS.get(name, X[:5]))
+        open_and_use(path, rows_of(name))
 
-    campaign.run(1500, attempt)
+    campaign.run(2000, attempt)
+
+
+def test_restructured_models(campaign, folder):
+    path = folder / "restructured.mk"
+
+    def attempt(rng):
+        name, other = (str(v) for v in rng.choice(sorted(MODELS), size=2, replace=False))
+        data = restructure(saved(name, folder), saved(other, folder), rng)
+        path.write_bytes(data)
+        tracemalloc.start()
+        try:
+            with suppress(ValueError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                load(path)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most <= ROOM + COPIES * len(data), f"{most:,} bytes for a file of {len(data):,}"
+        # A part that was exchanged may be the whole model.
+        open_and_use(path, rows_of(name), kind_saved(name, folder))
+
+    campaign.run(2000, attempt)
+
+
+def test_shown_models(campaign, folder):
+    """`show` and `predict` of the command line, on files whose metadata are altered as well."""
+    testing = pytest.importorskip("typer.testing")
+    from manykernels import cli
+
+    path, table = folder / "shown.mk", folder / "rows.csv"
+    table.write_text("a,b,c\n1,2,3\n0.5,0,-1\n")
+    app = cli.application()
+
+    def attempt(rng):
+        name, other = (str(v) for v in rng.choice(sorted(MODELS), size=2, replace=False))
+        data = saved(name, folder)
+        if rng.random() < 0.5:
+            data = mutate(data, rng, parts=("metadata",))
+        else:
+            data = restructure(data, saved(other, folder), rng)
+        path.write_bytes(data)
+        for words in (["show", str(path)], ["show", str(path), "--json"], ["predict", str(path), str(table)]):
+            result = testing.CliRunner().invoke(app, words)
+            assert result.exit_code in (0, 2), f"{words}: {result.exception!r}"
+            assert "--debug shows where" not in result.stderr, f"{words}: {result.stderr}"
+
+    campaign.run(500, attempt)
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------
@@ -138,8 +165,15 @@ FITS = {
     "grids": lambda: MKLClassifier(Laplacians(ard=True), solver=blockwise(), C=1.0),
     "grids of a list": lambda: MKLRegressor([Laplacian(1.0), Laplacian(3.0)], solver=blockwise(), C=1.0),
     "dense": lambda: MKLRegressor(Gaussians(), solver=blockwise(validation_fraction=0.0), C=1.0),
+    "union": lambda: MKLRegressor(mixed(), solver=blockwise(), C=1.0),
+    "table": lambda: MKLClassifier(solver=blockwise(), C=1.0),
     "stochastic": lambda: MKLRegressor([RBF(1.0), Linear()], solver=stochastic(), C=1.0),
+    "stochastic classes": lambda: MKLClassifier([RBF(1.0), Linear()], solver=stochastic(), C=1.0),
 }
+
+
+def rows_for(name):
+    return TABLE if name == "table" else X
 
 
 def targets_of(model):
@@ -151,26 +185,50 @@ def interrupted(name, after, folder) -> bytes:
     path, model = folder / f"{name}.ckpt", FITS[name]()
     with suppress(Enough), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(X, targets_of(model), checkpoint=Stopping(path, after))
-    return path.read_bytes()
+        model.fit(rows_for(name), targets_of(model), checkpoint=Stopping(path, after))
+    data = path.read_bytes()
+    path.unlink()
+    return data
+
+
+def state_of(name, rng, folder) -> bytes:
+    """Return the bytes of a checkpoint of an unfinished fit."""
+    return interrupted(name, 1 if name.startswith("stochastic") else int(rng.integers(1, 4)), folder)
+
+
+def go_on(name, path) -> None:
+    """Resume from a file that may hold anything: a sentence, or a model that predicts."""
+    model = FITS[name]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.fit(rows_for(name), targets_of(model), checkpoint=path)
+        except ValueError as error:
+            is_a_sentence(error, path, "checkpoint: ")
+            return
+        finally:
+            path.unlink(missing_ok=True)
+        scores = model.result_.predictor.scores(model._rows(rows_for(name)[:5]))
+    assert np.isfinite(scores).all()
 
 
 def test_mutated_checkpoints(campaign, folder):
     path = folder / "mutated.ckpt"
 
     def attempt(rng):
-        name = rng.choice(sorted(FITS))
-        path.write_bytes(
-            mutate(interrupted(name, 1 if name == "stochastic" else int(rng.integers(1, 4)), folder), rng)
-        )
-        model = FITS[name]()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                model.fit(X, targets_of(model), checkpoint=path)
-            except ValueError as error:
-                is_a_sentence(error, path, "checkpoint: ")
-                return
-        assert np.isfinite(model.result_.predictor.scores(X[:5])).all()
+        name = str(rng.choice(sorted(FITS)))
+        path.write_bytes(mutate(state_of(name, rng, folder), rng))
+        go_on(name, path)
+
+    campaign.run(500, attempt)
+
+
+def test_restructured_checkpoints(campaign, folder):
+    path = folder / "restructured.ckpt"
+
+    def attempt(rng):
+        name, other = (str(v) for v in rng.choice(sorted(FITS), size=2, replace=False))
+        path.write_bytes(restructure(state_of(name, rng, folder), state_of(other, rng, folder), rng))
+        go_on(name, path)
 
     campaign.run(500, attempt)

@@ -8,11 +8,16 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 testing = pytest.importorskip("typer.testing")
 
-from manykernels import cli  # noqa: E402
+from manykernels import MKLRegressor, cli  # noqa: E402
+from manykernels.estimators import AlignedKernel  # noqa: E402
+from manykernels.kernels import RBF, Linear  # noqa: E402
+from manykernels.persistence import save  # noqa: E402
 
 FIT = ("--kernels", "linear", "--solver", "uniform", "-C", "1")
 
@@ -124,3 +129,67 @@ def test_an_unclosed_quote_is_no_class(data):
 @pytest.mark.parametrize("seed", ["-1", str(2**32)])
 def test_a_seed_that_cannot_be_is_refused_by_its_option(data, seed):
     assert "--seed" in refused("fit", data, "-t", "y", "--seed", seed)
+
+
+# -- what is kept beside a model -------------------------------------------------------------------------
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+SCORES = st.fixed_dictionaries({}, optional=dict.fromkeys(("name", "value", "n_rows", "constant"), ODD))
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory):
+    """A folder with rows, and a model fitted on them."""
+    folder = tmp_path_factory.mktemp("beside")
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    (folder / "rows.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in X.tolist()))
+    return folder, MKLRegressor("linear", solver="uniform", C=1.0).fit(X, X[:, 0])
+
+
+@given(
+    metadata=st.fixed_dictionaries(
+        {},
+        optional={"score": SCORES | ODD}
+        | dict.fromkeys(("target", "seconds", "n_train", "mean", "scale"), ODD),
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_kept_beside_a_model_it_is_shown(beside, metadata):
+    folder, model = beside
+    save(model, folder / "odd.mk", metadata=metadata)
+    for more in ([], ["--json"]):
+        result = testing.CliRunner().invoke(cli.application(), ["show", str(folder / "odd.mk"), *more])
+        assert result.exit_code == 0, result.output
+    words = ["predict", str(folder / "odd.mk"), str(folder / "rows.csv")]
+    result = testing.CliRunner().invoke(cli.application(), words)
+    plain = "mean" not in metadata and "scale" not in metadata
+    assert result.exit_code == 0 if plain else "keeps a mean and a scale" in result.stderr
+
+
+def test_a_kernel_is_shown_and_predicts_nothing(beside):
+    folder, _ = beside
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    AlignedKernel([RBF(1.0), Linear()]).fit(X, X[:, 0]).save(folder / "kernel.mk")
+    for more in ([], ["--json"]):
+        shown = testing.CliRunner().invoke(cli.application(), ["show", str(folder / "kernel.mk"), *more])
+        assert shown.exit_code == 0 and "AlignedKernel" in shown.stdout
+    told = refused("predict", folder / "kernel.mk", folder / "rows.csv")
+    assert "is a kernel, which predicts nothing by itself" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("$M --nonsense 2> /dev/full", 2),
+        pytest.param("$M --help > /dev/full", 2, marks=pytest.mark.slow),
+        pytest.param("$M fit --help | true", 0, marks=pytest.mark.slow),
+    ],
+)
+def test_help_and_wrong_options_end_well_on_a_full_disk(tmp_path, line, code):
+    ended, told = shell(line, tmp_path)
+    assert ended == code and "Traceback" not in told

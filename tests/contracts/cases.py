@@ -16,8 +16,11 @@ from manykernels.problem import Problem, Scale
 from manykernels.solvers import (
     SILP,
     Alignment,
+    Blockwise,
     Greedy,
     GreedyAlignment,
+    HessianMKL,
+    Hierarchical,
     LeaveOneOut,
     LpNorm,
     MirrorDescent,
@@ -25,6 +28,7 @@ from manykernels.solvers import (
     PolynomialMKL,
     SimpleMKL,
     Single,
+    TriplyStochastic,
     Ufo,
     Uniform,
 )
@@ -160,6 +164,7 @@ SOLVERS: dict[str, Callable[[], Any]] = {
     "lp-2": lambda: LpNorm(p=2.0, tol=1e-6),
     "simple-mkl": lambda: SimpleMKL(tol=1e-6),
     "silp": lambda: SILP(tol=1e-5),
+    "hessian": lambda: HessianMKL(tol=1e-6),
     "greedy": lambda: Greedy(100, tol=1e-6),
     "greedy-4/3": lambda: Greedy(100, p=4 / 3, tol=1e-6),
     "obscure": lambda: Obscure(4 / 3, tol=1e-3, random_state=0),
@@ -174,20 +179,32 @@ FOR_ESTIMATORS: dict[str, Callable[[], Any]] = {
     "lp-2": lambda: LpNorm(p=2.0),
     "simple-mkl": SimpleMKL,
     "silp": SILP,
+    "hessian": HessianMKL,
+    "hierarchical": Hierarchical,
     "greedy": lambda: Greedy(1000),
     "greedy-4/3": lambda: Greedy(1000, p=4 / 3),
     "alignment": Alignment,
     "greedy-alignment": GreedyAlignment,
     "leave-one-out": lambda: LeaveOneOut(random_state=0),
     "mirror-descent": lambda: MirrorDescent(max_iter=20, random_state=0),
+    "mirror-descent-1": lambda: MirrorDescent(max_iter=20, p=1, random_state=0),
+    "mirror-descent-1.1": lambda: MirrorDescent(max_iter=20, p=1.1, random_state=0),
     "polynomial-mkl": lambda: PolynomialMKL(starts=2, random_state=0),
     "obscure": lambda: Obscure(1.2, epochs=30, random_state=0),
     "ufo": lambda: Ufo(1e-3, epochs=30, random_state=0),
 }
+#: Those that take rows in batches too, small.
+STREAMING: dict[str, Callable[[], Any]] = {
+    "blockwise": lambda: Blockwise(32, n_features=128, block=32, bins=1024, random_state=0),
+    "blockwise-certified": lambda: Blockwise(
+        16, n_features=64, block=16, bins=256, certify=True, random_state=0
+    ),
+    "triply-stochastic": lambda: TriplyStochastic(n_features=64, block=16, epochs=5, random_state=0),
+}
 #: Those whose objective settles: with them convergence is not a claim about the gap.
 SETTLING = ("Obscure", "Ufo")
 #: Those that take several iterations; Greedy with p = 1 is through after two on these problems.
-ITERATIVE = ["lp-1.1", "lp-4/3", "simple-mkl", "silp", "greedy-4/3"]
+ITERATIVE = ["lp-1.1", "lp-4/3", "simple-mkl", "silp", "hessian", "greedy-4/3"]
 
 #: Losses with a number of outputs.
 OUTPUTS = [

@@ -11,7 +11,16 @@ from manykernels.estimators.base import as_needed
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear, Polynomial
 from manykernels.losses import Quantile
-from manykernels.solvers import Blockwise, Greedy, GreedyAlignment, LpNorm, Obscure, SimpleMKL, Solver
+from manykernels.solvers import (
+    Alignment,
+    Blockwise,
+    Greedy,
+    GreedyAlignment,
+    LpNorm,
+    Obscure,
+    SimpleMKL,
+    Solver,
+)
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((30, 4))
@@ -423,6 +432,63 @@ def test_whole_numbers_beyond_floats_are_refused_in_a_sentence(name):
     given[name][0] = [10**400, 1] if name == "X" else 10**400
     with pytest.raises(ValueError, match=f"{name}.* holds a number beyond the range of floats"):
         MKLRegressor("linear", C=1.0).fit(**given)
+
+
+@pytest.mark.parametrize("solver", ["auto", "lp_norm", "alignment", "blockwise"])
+@pytest.mark.parametrize("end", [1.7e308, -1.7e308])
+def test_targets_whose_sum_leaves_the_floats_are_refused(solver, end):
+    y = np.where(X[:, 0] > 0, 1.7e308, end)
+    for kernels in ("linear", "gaussian"):
+        says(r"y has values up to 2e\+308", lambda k=kernels: MKLRegressor(k, solver=solver, C=1.0).fit(X, y))
+    if solver == "blockwise":
+        model = MKLRegressor("linear", solver=solver, C=1.0)
+        says("y has values up to", lambda: model.fit([(X, y)]))
+        model.partial_fit(X, X[:, 0])
+        says("y has values up to", lambda: model.partial_fit(X, y))
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+@pytest.mark.parametrize("solver", ["auto", "lp_norm", "greedy", "alignment", "blockwise"])
+def test_rows_whose_squares_leave_the_floats_are_refused(solver, scale):
+    for kernels in ("gaussian", [Linear(), Polynomial(2)]):
+        model = MKLRegressor(kernels, solver=solver, C=1.0)
+        says("X has values up to .* rescale its columns", lambda m=model: m.fit(scale * X, X[:, 0]))
+    model = MKLRegressor([Linear(), Polynomial(2)], solver=solver, C=1.0).fit(X, X[:, 0])
+    assert np.isfinite(model.predict(1e-200 * X)).all()
+    says("X has values up to", lambda: model.predict(1e200 * X))
+
+
+@pytest.mark.parametrize("solver", ["blockwise", "triply_stochastic"])
+def test_what_single_precision_cannot_hold_is_refused(solver):
+    model = MKLRegressor([RBF(1.0), Polynomial(2)], solver=solver, C=1.0)
+    wide = X * np.array([1.0, 1e-40, 1.0, 1.0])
+    for held in (wide, sp.csr_array(wide)):
+        says(
+            "column 1 of X has values up to .*single precision; rescale", lambda h=held: model.fit(h, X[:, 0])
+        )
+    says("y has values up to .*single precision; rescale", lambda: model.fit(X, 1e20 * X[:, 0]))
+    says("poly.* has values of .*single precision", lambda: model.fit(1e10 * X, X[:, 0]))
+    model.partial_fit(X, X[:, 0])
+    says("column 0 of X has values up to", lambda: model.partial_fit(1e40 * X, X[:, 0]))
+    says("y has values up to", lambda: model.partial_fit(X, 1e20 * X[:, 0]))
+    assert np.isfinite(model.partial_fit(1e-40 * X, 1e-40 * X[:, 0]).predict(X)).all()
+
+
+def test_weights_that_vanish_beside_the_largest_are_none():
+    s = np.where(np.arange(30) % 3 == 0, 5e-324, 1.0)
+    for C in (1e-8, 1e8):
+        tiny = MKLClassifier([RBF(1.0), Linear()], solver=LpNorm(), C=C).fit(X, y, sample_weight=s)
+        none = MKLClassifier([RBF(1.0), Linear()], solver=LpNorm(), C=C).fit(
+            X, y, sample_weight=1.0 * (s == 1)
+        )
+        np.testing.assert_array_equal(tiny.decision_function(X), none.decision_function(X))
+
+
+@pytest.mark.parametrize("solver", [Alignment(), Alignment(independent=True)])
+def test_kernels_too_extreme_to_align_are_named(solver):
+    for scale in (1e60, 1e-60):
+        model = MKLRegressor(Products(2), solver=solver, C=1.0)
+        says("kernels: .* standardise the columns of X", lambda m=model, c=scale: m.fit(c * X, X[:, 0]))
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200])

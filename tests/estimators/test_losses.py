@@ -12,7 +12,7 @@ from manykernels import MKLRegressor, load
 from manykernels.certificates import certify
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import EpsilonInsensitive, Huber, Poisson, Quantile
-from manykernels.solvers import LpNorm, Uniform
+from manykernels.solvers import HessianMKL, LpNorm, SimpleMKL, Uniform
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -143,3 +143,23 @@ def test_C_is_chosen_by_the_loss_itself(loss):
     F = model.result_.left_out - model.target_mean_
     constant = loss.about(model.target_mean_, y[:, None])
     assert model.loss_.value(constant[1], F).mean() < model.loss_.value(constant[1], 0.0 * F).mean()
+
+
+@pytest.mark.parametrize("loss", OBJECTS, ids=str)
+def test_second_order_steps_reach_the_same_optimum(loss):
+    y = np.column_stack([targets(loss), targets(loss)[::-1] + 1.0])
+    kernels = [RBF(1.0), RBF(3.0), Linear()]
+    one, other = (
+        MKLRegressor(kernels, solver=solver(tol=1e-6), loss=loss, C=1.0).fit(X, y)
+        for solver in (HessianMKL, SimpleMKL)
+    )
+    assert one.converged_ and one.objective_ == pytest.approx(other.objective_, rel=2e-6)
+
+
+def test_every_target_may_have_weights_and_a_rate_of_its_own():
+    y = np.column_stack([COUNTS, 3.0 * COUNTS[::-1] + 1.0])
+    kernels = [RBF(1.0), Linear()]
+    both = MKLRegressor(kernels, loss="poisson", C=1.0, weights="per_target").fit(X, y)
+    for j in range(2):
+        alone = MKLRegressor(kernels, loss="poisson", C=1.0).fit(X, y[:, j])
+        assert_allclose(both.predict(X)[:, j], alone.predict(X), rtol=1e-5)

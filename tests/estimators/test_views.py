@@ -75,6 +75,18 @@ def test_predictions_work_for_any_view_and_contributions_add_up(fitted):
     assert_allclose(parts, model.predict(views), rtol=1e-9, atol=1e-9)  # sums in another order
 
 
+def test_contributions_of_views_tell_what_a_prediction_rests_on(fitted):
+    model, views, _ = fitted
+    assert model.views_ == ["p", "q", "noise"]
+    parts = model.contributions(views, by="view")
+    assert parts.shape == (90, 3)
+    assert_allclose(parts.sum(axis=1) + model.intercept_, model.predict(views), rtol=1e-9, atol=1e-9)
+    some = model.contributions({"q": views["q"]}, by="view")
+    assert_array_equal(np.isfinite(some).all(axis=0), [False, True, False])
+    with pytest.raises(AttributeError, match="has no views"):
+        getattr(MKLRegressor([Linear()], C=1.0).fit(views["p"], views["q"][:, 0]), "views_")  # noqa: B009
+
+
 def test_rows_that_lack_views_teach_and_are_predicted():
     views, y = sources(160)
     holes = with_holes(views)

@@ -269,3 +269,11 @@ def test_whole_powers(k):
     assert_allclose(whole_power(S, k), S**k, rtol=1e-14)
     whole_power(S, k)[:] = 0.0
     assert (kept == S).all()
+
+
+def test_the_gaussian_kernel_by_name_keeps_its_digits_with_an_offset():
+    rows = np.random.default_rng(0).integers(8, size=(20, 3)).astype(float)
+    for params in (None, {"gamma": 0.2}):
+        kernel = Pairwise("rbf", params)
+        np.testing.assert_allclose(kernel(rows + 2.0**50, rows + 2.0**50), kernel(rows, rows), rtol=1e-14)
+        np.testing.assert_allclose(kernel(rows), rbf_kernel(rows, **(params or {})), rtol=1e-12)

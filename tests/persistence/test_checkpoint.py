@@ -117,10 +117,11 @@ def test_a_checkpoint_of_another_model_is_refused(change, sentence, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ((X[:-1], y[:-1]), "the number of rows"),
-        ((X[:, :2], y), "the number of columns"),
-        ((X + 1e-9, y), "the first rows have changed"),
-        ((X, y + 1e-9 * X[:, 0]), "the first rows have changed"),
+        ((X[:-1], y[:-1]), "it was written before 'X' changed"),
+        ((X[:, :2], y), "it was written before 'X' changed"),
+        ((X + 1e-9, y), "it was written before 'X' changed"),
+        ((X, np.where(np.arange(len(y)) == len(y) - 1, y + 1e-9, y)), "it was written before 'y' changed"),
+        ((X, y, np.ones(len(y))), "it was written before 'sample_weight' was added"),
     ],
 )
 def test_a_checkpoint_of_other_rows_is_refused(rows, sentence, tmp_path):
@@ -128,6 +129,81 @@ def test_a_checkpoint_of_other_rows_is_refused(rows, sentence, tmp_path):
     interrupted(path, 5)
     with pytest.raises(ValueError, match=f"belongs to another fit: {sentence}"):
         regressor().fit(*rows, checkpoint=path)
+
+
+# -- files that change between a crash and the next fit ------------------------------------------------
+
+
+def text_of(X, y):
+    return "a,b,c,y\n" + "".join(
+        ",".join(f"{v!r}" for v in (*row, t)) + "\n" for row, t in zip(X.tolist(), y.tolist())
+    )
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """A folder of three tables, of 200 rows each."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for k in range(3):
+        (folder / f"{k}.csv").write_text(text_of(X[200 * k : 200 * k + 200], y[200 * k : 200 * k + 200]))
+    return folder
+
+
+def last_digit(folder):
+    """Change one digit of the last row, but neither the length of the file nor when it was changed."""
+    path, times = folder / "2.csv", os.stat(folder / "2.csv")
+    text = path.read_text().rstrip("\n")
+    path.write_text(text[:-1] + ("1" if text[-1] != "1" else "2") + "\n")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def one_row_less(folder):
+    lines = (folder / "1.csv").read_text().splitlines(keepends=True)
+    (folder / "1.csv").write_text("".join(lines[:-1]))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (last_digit, r"it was written before '.*/rows/2\.csv' changed"),
+        (one_row_less, r"it was written before '.*/rows/1\.csv' changed"),
+        (
+            lambda f: (f / "3.csv").write_text((f / "0.csv").read_text()),
+            r"it was written before '.*/3\.csv' was added",
+        ),
+        (lambda f: (f / "0.csv").unlink(), r"it was written before '.*/0\.csv' was removed"),
+        (lambda f: os.rename(f / "0.csv", f / "9.csv"), r"\['.*/9\.csv'\] is not what it was written with"),
+    ],
+)
+def test_a_file_that_changed_since_the_crash_is_named(parts, tmp_path, change, sentence):
+    path = tmp_path / "fit.ckpt"
+    interrupted(path, 5, data=(str(parts), "y"))
+    before = path.read_bytes()
+    change(parts)
+    with pytest.raises(ValueError, match=f"belongs to another fit: {sentence}; delete it to start anew"):
+        regressor().fit(str(parts), "y", checkpoint=path)
+    assert path.read_bytes() == before
+
+
+def test_files_that_moved_or_were_copied_are_the_same(parts, tmp_path):
+    straight = regressor().fit(str(parts), "y", checkpoint=tmp_path / "straight.ckpt").result_.predictor.W
+    path = tmp_path / "fit.ckpt"
+    interrupted(path, 5, data=(str(parts), "y"))
+    os.rename(parts, tmp_path / "elsewhere")
+    for file in (tmp_path / "elsewhere").iterdir():
+        os.utime(file, (0, 0))
+    again = regressor().fit(str(tmp_path / "elsewhere"), "y", checkpoint=path)
+    assert_array_equal(again.result_.predictor.W, straight)
+
+
+def test_a_mapped_file_that_changed_since_the_crash_is_noticed(tmp_path):
+    mapped = np.memmap(tmp_path / "X.bin", float, "w+", shape=X.shape)
+    mapped[:] = X
+    interrupted(tmp_path / "fit.ckpt", 5, data=(mapped, y))
+    mapped[-1, -1] += 1.0
+    with pytest.raises(ValueError, match="it was written before 'X' changed"):
+        regressor().fit(mapped, y, checkpoint=tmp_path / "fit.ckpt")
 
 
 @pytest.mark.parametrize("damage", ["truncated", "altered", "foreign", "model", "empty"])
@@ -138,7 +214,7 @@ def test_a_damaged_checkpoint_is_refused_in_one_sentence(damage, tmp_path):
     if damage == "truncated":
         path.write_bytes(data[: len(data) // 2])
     elif damage == "altered":
-        data[len(data) // 4] ^= 1
+        data[data.index(b"NUMPY") + 20] ^= 1
         path.write_bytes(data)
     elif damage == "foreign":
         path.write_text("something else")

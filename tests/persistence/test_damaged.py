@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.campaigns.mutations import signed
@@ -18,6 +19,7 @@ from manykernels.families import Laplacians
 from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.persistence.archive import reading
 from manykernels.persistence.checkpoint import Checkpoint
+from manykernels.persistence.tree import Decoder
 from manykernels.solvers import Blockwise, LpNorm, TriplyStochastic
 
 rng = np.random.default_rng(0)
@@ -53,8 +55,12 @@ def test_the_first_array_tells_a_size():
         check_arrays(arrays | {"b": np.ones(3)}, {"A": Stored("n c"), "b": Stored("c")})
 
 
-def test_large_numbers_are_finite_though_their_sum_is_not():
-    check_arrays({"W": np.full(4, 1e308)}, {"W": Stored("n")})
+def test_numbers_whose_sums_overflow_are_refused():
+    check_arrays({"W": np.array([1e300, -1e300, 0.0])}, {"W": Stored("n")})
+    check_arrays({"W": np.full(4, 3e38, np.float32)}, {"W": Stored("n")})
+    for wild in (1e301, -1e301):
+        with pytest.raises(Damaged, match=r"W holds a number beyond 1e\+300, too extreme to compute with"):
+            check_arrays({"W": np.array([0.0, wild])}, {"W": Stored("n")})
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.sampled_from(["f4", "f8", "i8", "u2"]))
@@ -181,6 +187,60 @@ def test_a_stream_that_was_altered_does_not_go_on(tmp_path):
         load(path)
 
 
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_sparse_matrix_whose_indices_lead_astray_is_refused(data):
+    rows = sp.random_array((6, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
+    name = data.draw(st.sampled_from(["indptr", "indices"]))
+    parts = {k: getattr(rows, k).copy() for k in ("data", "indices", "indptr")}
+    place = data.draw(st.integers(0, len(parts[name]) - 1))
+    parts[name][place] = data.draw(
+        st.one_of(st.integers(-2, 9), st.integers(-(2**31), 2**31 - 1), st.just(0))
+    )
+    node = {"$": "csr", "matrix": False, "shape": [6, 4], **{k: {"$": "array", "entry": k} for k in parts}}
+    ends = parts["indptr"]
+    sound = ends[0] == 0 and ends[-1] == len(parts["data"]) and (np.diff(ends) >= 0).all()
+    sound = sound and ((parts["indices"] >= 0) & (parts["indices"] < 4)).all()
+    if sound:
+        assert Decoder(parts.__getitem__)(node).shape == (6, 4)
+    else:
+        with pytest.raises(Damaged):
+            Decoder(parts.__getitem__)(node)
+
+
+def test_rows_without_values_that_overlap_are_refused():
+    # The last entry says that there are none, and SciPy looks no further; a product then reads beyond the arrays.
+    parts = {
+        "data": np.ones(3),
+        "indices": np.zeros(3, np.int32),
+        "indptr": np.array([0, 10**6, 0], np.int32),
+    }
+    node = {"$": "csr", "matrix": False, "shape": [2, 4], **{k: {"$": "array", "entry": k} for k in parts}}
+    with pytest.raises(Damaged, match="the rows of a sparse matrix overlap"):
+        Decoder(parts.__getitem__)(node)
+
+
+def test_a_solver_that_is_none_is_refused(tmp_path):
+    path = tmp_path / "m.mk"
+    MKLRegressor([RBF(1.0)], solver=LpNorm(), C=1.0).fit(X, y).save(path)
+    kernel = {"$": "object", "class": "kernels.Linear", "params": {"columns": None}, "state": {}}
+    altered(path, lambda manifest, arrays: manifest["model"]["params"].update(solver=kernel))
+    with pytest.raises(ValueError, match=r"m\.mk is truncated or damaged: Linear\(\) is no solver"):
+        load(path)
+
+
+def test_rows_whose_products_overflow_are_refused(tmp_path):
+    path = tmp_path / "m.mk"
+    MKLRegressor([RBF(1.0)], solver=LpNorm(), C=1.0).fit(X, y).save(path)
+
+    def change(manifest, arrays):
+        arrays[predictor_arrays(manifest["model"])["rows"]][-1] = 1e308
+
+    altered(path, change)
+    with pytest.raises(ValueError, match="rows holds a number beyond"):
+        load(path)
+
+
 # -- archives and other things -------------------------------------------------------------------------
 
 
@@ -264,6 +324,7 @@ def stepping():
         (sweeping, "position", np.array([0, 10**6, 0]), "position is beyond the end"),
         (sweeping, "residuals", np.zeros((3, 1), np.float32), "residuals has 3 rows, and not 120"),
         (sweeping, "values", np.array([[-1.0, np.nan, np.nan]]), "values holds what is no bandwidth"),
+        (sweeping, "values", np.array([[1e-175, np.nan, np.nan]]), "values holds what is no bandwidth"),
         (
             sweeping,
             "layout",
@@ -296,6 +357,25 @@ def test_a_state_that_was_altered_is_refused(tmp_path, make, name, value, senten
     pattern = rf"checkpoint: .*fit\.ckpt is truncated or damaged: ({sentence}).*; delete it to start anew"
     with pytest.raises(ValueError, match=pattern):
         make().fit(X, y, checkpoint=path)
+
+
+def test_a_matrix_that_no_rows_can_give_is_the_files_fault(tmp_path):
+    path = tmp_path / "fit.ckpt"
+    solver = Blockwise(n_features=8, block=4, sweeps=3, validation_fraction=0.0, random_state=0)
+    model, stopping = MKLRegressor([RBF(1.0)], solver=solver, C=1.0), Stopping(path)
+    stopping.left = 4
+    with pytest.raises(Enough):
+        model.fit(X, y, checkpoint=stopping)
+
+    def change(manifest, arrays):
+        pairs = {key: node["entry"] for key, node in manifest["state"]["items"]}
+        arrays[pairs["curvature"]] *= -1e6
+
+    altered(path, change)
+    with pytest.raises(
+        ValueError, match=r"checkpoint: .*fit\.ckpt is truncated or damaged: it holds a matrix"
+    ):
+        model.fit(X, y, checkpoint=path)
 
 
 def test_a_full_disk_does_not_end_a_fit(tmp_path):

@@ -116,7 +116,8 @@ def test_a_loaded_model_is_the_model(tmp_path, kernels, target):
 
 @pytest.mark.parametrize("name", FOR_ESTIMATORS)
 def test_every_solver_comes_back(tmp_path, name):
-    model, X = fitted(solver=FOR_ESTIMATORS[name]())
+    kernels = "monomials" if name == "hierarchical" else "list"
+    model, X = fitted(kernels, solver=FOR_ESTIMATORS[name]())
     model.save(tmp_path / "m.mk")
     again = load(tmp_path / "m.mk")
     assert repr(again.solver_) == repr(model.solver_)
@@ -506,7 +507,7 @@ def test_sparse_rows_with_wild_indices_are_refused(file):
         manifest["entries"][name]["sha256"] = hashlib.sha256(entries[name]).hexdigest()
 
     rewrite(file, lambda m: None, change_entry=plant)
-    with pytest.raises(ValueError, match="makes no sense"):
+    with pytest.raises(ValueError, match="indices holds a number above"):
         load(file)
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.contracts.cases import OUTPUTS, covering, problem
 
 from manykernels.losses import LOSSES
-from manykernels.solvers import SILP, LpNorm, SimpleMKL, Uniform
+from manykernels.solvers import SILP, HessianMKL, LpNorm, SimpleMKL, Uniform
 
 from .reference import known_optimum
 
@@ -17,6 +17,7 @@ SOLVERS = {
     "lp-2": lambda: LpNorm(p=2.0, tol=1e-7),
     "uniform": Uniform,
     "simple-mkl": lambda: SimpleMKL(tol=1e-7),
+    "hessian": lambda: HessianMKL(tol=1e-7),
     "silp": lambda: SILP(tol=5e-6),  # the linear program is solved to single digits of 1e-6
 }
 AXES = (list(SOLVERS), OUTPUTS, [None, "random", "zeros"], [0.1, 1.0, 30.0])

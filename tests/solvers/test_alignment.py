@@ -14,7 +14,7 @@ from manykernels.kernels import RBF, Constant, Laplacian, Linear, Polynomial
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.solvers import Alignment, GreedyAlignment
-from manykernels.solvers.centring import Centring, centred_products
+from manykernels.solvers.centring import Centring, centred_products, least_squares
 
 KERNELS = [RBF(0.7), RBF(2.0), RBF(6.0), Linear(), Laplacian(1.0), Polynomial(2)]
 
@@ -304,3 +304,14 @@ def test_a_wrong_parameter_is_refused():
         Alignment(independent="yes").check_params()
     with pytest.raises(ValueError, match="own_pairs of Alignment is 1; use True or False"):
         Alignment(own_pairs=1).check_params()
+
+
+def test_factors_by_cholesky_are_least_squares_as_those_by_eigenvectors_are():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(40, 15))  # of rank 15
+    M, b = Z @ Z.T, Z @ rng.normal(size=15)
+    for many in (10, 100):  # Cholesky's method, eigenvectors
+        factor, target = least_squares(M, b, many)
+        assert factor.shape[0] == 15
+        np.testing.assert_allclose(factor.T @ factor, M, atol=1e-10)
+        np.testing.assert_allclose(factor.T @ target, b, atol=1e-10)

@@ -658,3 +658,19 @@ def test_digits():
         rows[:1200], labels[:1200]
     )
     assert model.score(rows[1200:], labels[1200:]) > 0.94
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_kernels_that_vanish_on_the_rows_have_no_weight_and_no_warning(batches):
+    X, y = np.zeros((8, 3)), np.arange(8) % 3
+    model = MKLClassifier(
+        [Linear(), Linear([0]), RBF(1.0)], solver=Blockwise(8, n_features=16, block=8), C=1.0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        if batches:
+            for _ in range(batches):
+                model.partial_fit(X, y, classes=[0, 1, 2])
+        else:
+            model.fit(X, y)
+    assert np.isfinite(model.decision_function(X)).all()

@@ -345,3 +345,11 @@ def test_left_out_at_is_what_refits_find():
             return combination
 
     assert scores[test] == pytest.approx(Fixed().solve(part).predictor.scores(rows), abs=1e-7)
+
+
+def test_equal_rows_of_several_classes_leave_folds_without_a_class_of_two():
+    # Three different rows, each with labels of its own first: nothing to spread evenly, and still folds.
+    X = np.repeat([[0.0], [1.0], [2.0]], 3, axis=0)
+    y = [0, 1, 2, 1, 2, 0, 2, 0, 1]
+    model = MKLClassifier([RBF(1.0), Linear()], solver=LpNorm()).fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()

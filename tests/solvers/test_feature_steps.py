@@ -7,7 +7,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from manykernels._util.arrays import product_width
 from manykernels.losses import get_loss
 from manykernels.solvers import TriplyStochastic
-from manykernels.solvers.triply_stochastic._steps import follow, largest, move, slopes, weigh
+from manykernels.solvers.triply_stochastic._steps import (
+    follow,
+    largest,
+    meet,
+    move,
+    norms_sq,
+    relate,
+    slopes,
+    weigh,
+)
 from manykernels.solvers.triply_stochastic.state import FeatureState, Layout
 from manykernels.solvers.triply_stochastic.steps import largest_eigenvalue
 from manykernels.solvers.weights import closed_form
@@ -72,13 +81,37 @@ def test_weights_are_the_closed_form(p):
     squares, counts, rho_sq = RNG.exponential(size=6), np.array([1, 2, 1, 3, 1, 1]), RNG.exponential(size=6)
     squares[3] = 1e-12
     rho_sq[5] = squares[5] = 0.0  # a kernel that vanishes
-    theta = np.empty(6)
-    weigh(squares, counts, rho_sq, p, 0.05, theta)
-    u = np.sqrt(rho_sq * counts * squares)
-    assert_allclose(theta, np.maximum(closed_form(u, p), 0.05))
-    squares[1] = 0.0  # one that was not drawn yet
-    weigh(squares, counts, rho_sq, p, 0.05, theta)
-    assert_array_equal(theta, 1.0)
+    theta, cross = np.empty(6), 0.5 * squares * RNG.standard_normal(6)
+    for faithful in (False, True):
+        u_sq = norms_sq(squares, counts, cross, rho_sq, faithful)
+        assert_allclose(u_sq, rho_sq * (squares + np.maximum(cross, 0) if faithful else counts * squares))
+        weigh(u_sq, rho_sq, p, 0.05, theta)
+        assert_allclose(theta, np.maximum(closed_form(np.sqrt(u_sq), p), 0.05))
+        u_sq[1] = 0.0  # one that was not drawn yet
+        weigh(u_sq, rho_sq, p, 0.05, theta)
+        assert_array_equal(theta, 1.0)
+
+
+def test_blocks_that_seem_to_oppose_one_another_count_as_orthogonal():
+    u_sq = norms_sq(np.ones(3), np.full(3, 2), np.array([0.5, -1.5, 0.0]), np.array([1.0, 1.0, 2.0]), True)
+    assert_allclose(u_sq, [1.5, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("c", [1, 3])
+def test_inner_products_are_those_of_the_blocks_before(c):
+    width, n = product_width(c), 30
+    Z, S = RNG.standard_normal((n, 9)).astype(np.float32), np.zeros((n, width), np.float32)
+    W = np.zeros((9, width), np.float32)
+    W[:, :c], S[:, :c] = RNG.standard_normal((9, c)), RNG.standard_normal((n, c))
+    edges, owner = np.array([0, 2, 4, 6, 9]), np.array([1, 0, 1, 1])
+    draw, inner, rates = np.array([[1, 6, 9], [0, 0, 0], [-1, 0, 0]]), np.zeros(3), np.array([0.1, 0.3, 0.0])
+    meet(Z, W, S, c, edges, owner, draw, inner)
+    f = [Z[:, [0, 1, 4, 5]] @ W[[0, 1, 4, 5], :c], Z[:, 2:4] @ W[2:4, :c]]  # not the block that is moved
+    wanted = [np.vdot(S[:, :c], f[0]), np.vdot(S[:, :c], f[1])]
+    assert_allclose(inner, [*wanted, 0.0], rtol=1e-4)
+    cross = np.array([1.0, 2.0])
+    relate(cross, 0.5, 4.0, draw, rates, inner)
+    assert_allclose(cross, [0.25 - 1.2 * wanted[1], 0.5 - 0.4 * wanted[0]], rtol=1e-4)
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
@@ -140,7 +173,9 @@ def test_blocks_of_a_state_stay_its_own_while_the_layout_grows():
     assert_array_equal(arrays["V"], np.concatenate(wanted))
     assert_array_equal(arrays["mean"], -np.concatenate(wanted))
     assert_array_equal(layout.counts, [5, 4])
-    assert_allclose(np.sqrt(layout.counts * layout.squares), state.norms(state.iterate(averaged=False)[0]))
+    assert_allclose(
+        np.sqrt(layout.counts * layout.squares), state.norms(state.iterate(averaged=False)[0], faithful=False)
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-280, 1.0, 1e280])

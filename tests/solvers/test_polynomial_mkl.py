@@ -239,8 +239,8 @@ def test_contributions_add_up_and_a_file_brings_the_model_back(kernels, tmp_path
     again = manykernels.load(tmp_path / "m.mk")
     assert_allclose(again.predict(X), model.predict(X), rtol=1e-12)
     assert again.combination_.constant == model.combination_.constant and again.solver_.get_params()
-    assert [row["kernel"] for row in again.combination_.table()] == [
-        row["kernel"] for row in model.combination_.table()
+    assert [row["kernel"] for row in again.combination_.records()] == [
+        row["kernel"] for row in model.combination_.records()
     ]
 
 

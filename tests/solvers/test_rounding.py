@@ -15,7 +15,7 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.certificates import certify
 from manykernels.families import Gaussians, Laplacians, Products
 from manykernels.kernels import RBF, Linear, Polynomial
-from manykernels.solvers import SILP, Alignment, Greedy, GreedyAlignment, LpNorm
+from manykernels.solvers import SILP, Alignment, Blockwise, Greedy, GreedyAlignment, LpNorm, MirrorDescent
 
 # -- the certificate -------------------------------------------------------------------------------------
 
@@ -27,13 +27,7 @@ def test_a_certificate_is_recomputed_or_said_to_be_rounding(kernels, seed):
     X, s = rng.normal(size=(80, 4)), 10 ** rng.uniform(-6, 6, size=80)
     y = X[:, 0] + 0.3 * rng.normal(size=80)
     model = MKLRegressor(kernels, solver=LpNorm(), C=5e6)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        model.fit(X, y, sample_weight=s)
-    if not any("rounding" in str(w.message) for w in said):
-        found = certify(model, X, y, s)
-        assert found.primal == pytest.approx(model.objective_, rel=1e-8)
-        assert found.gap == pytest.approx(model.gap_, abs=1e-8 * model.objective_)
+    assert_recomputed_or_said(model, X, y, s)
 
 
 def test_coefficients_that_cancel_are_said_to_be_rounding():
@@ -52,6 +46,51 @@ def test_a_fixed_kernel_is_certified_on_explicit_features_too():
     found = certify(model, X, y)
     assert found.primal == pytest.approx(model.objective_, rel=1e-10)
     assert abs(found.gap) <= 1e-8 * model.objective_
+
+
+@pytest.mark.parametrize("kernels", [[Linear(), RBF(3.0)], [Linear(), Linear(columns=[0])]])
+@pytest.mark.parametrize("loss", ["squared", "hinge", "max_hinge", "squared_hinge"])
+def test_small_losses_beside_large_scores_are_recomputed_or_said_to_be_rounding(kernels, loss):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, s = 10 ** rng.uniform(4, 9) * rng.normal(size=(12, 2)), 10 ** rng.uniform(-6, 6, size=12)
+        C, y = 10 ** rng.uniform(0, 12), rng.integers(3, size=12)
+        model = MKLClassifier(kernels, solver=LpNorm(), loss=loss, C=C, normalize=None)
+        assert_recomputed_or_said(model, X, y, s)
+
+
+@pytest.mark.parametrize(
+    "solver", [MirrorDescent(max_iter=20, random_state=0), Greedy(10), Greedy(10, p=4 / 3)], ids=repr
+)
+def test_explicit_features_have_the_certificate_of_what_they_predict(solver):
+    for seed in range(
+        4
+    ):  # more features than rows would take, or nearly: the machine runs on the Gram matrix
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(5, 3))
+        model = MKLClassifier(Products(1), solver=solver, loss="hinge", C=1e11)
+        assert_recomputed_or_said(model, X, [0, 1, 1, 2, 3], np.ones(5))
+        assert model.gap_ >= -1e-8 * model.objective_
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e9, 1e15, 1e40])
+def test_the_mean_of_the_targets_is_no_loss_or_said_to_be_one(offset):
+    rng = np.random.default_rng(0)
+    X, s = rng.normal(size=(30, 2)), rng.exponential(size=30)
+    assert_recomputed_or_said(MKLRegressor("gaussian", solver=LpNorm(), C=1.0), X, offset + X[:, 0], s)
+    constant = MKLRegressor("gaussian", solver=LpNorm(), C=1.0).fit(X, np.full(30, offset), s)
+    assert constant.objective_ == constant.gap_ == 0 and (constant.predict(X) == offset).all()
+
+
+def assert_recomputed_or_said(model, X, y, s):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.fit(X, y, sample_weight=s)
+    if not any("rounding" in str(w.message) for w in said):
+        found = certify(model, X, y, s)
+        size = max(model.objective_, model.gap_)
+        assert abs(found.primal - model.objective_) <= 1e-8 * size
+        assert abs(found.gap - model.gap_) <= 1e-8 * size
 
 
 # -- bounded work ----------------------------------------------------------------------------------------
@@ -80,6 +119,25 @@ def test_cuts_that_bring_nothing_end_with_a_word():
     assert model.n_iter_ < 200
 
 
+def test_cuts_on_one_kernel_end_at_once():
+    rng = np.random.default_rng(0)
+    X, s = rng.integers(2, size=(60, 2)), 10 ** rng.uniform(-6, 6, size=60)
+    model = MKLClassifier("rbf", solver=SILP(), loss="softmax", C=6e7)
+    with pytest.warns(UserWarning, match="no progress"):
+        model.fit(X, rng.integers(4, size=60), sample_weight=s)
+    assert model.n_iter_ == 1
+
+
+def test_thousands_of_kernels_on_few_rows_are_aligned_in_seconds():
+    rng = np.random.default_rng(0)
+    X = rng.poisson(3.0, size=(6, 22))
+    model = MKLRegressor(Products(3), solver=Alignment(), C=1.0)  # 2,299 kernels
+    started = time.process_time()
+    model.fit(X, X[:, 0] - X[:, 1])
+    assert time.process_time() - started < 10
+    assert model.converged_
+
+
 # -- threads, memory order, containers -------------------------------------------------------------------
 
 SEARCHES = {
@@ -101,6 +159,16 @@ def test_memory_order_and_container_change_no_bit(name):
     others = np.asfortranarray(X), pd.DataFrame(X), np.repeat(X, 2, axis=1)[:, ::2], X.astype(np.float32)
     for other in others:
         np.testing.assert_array_equal(SEARCHES[name]().fit(other, y).predict(other), expected)
+
+
+@pytest.mark.parametrize("kernels", ["auto", "laplacian", "gaussian"])
+def test_single_precision_of_the_same_numbers_is_the_same_model(kernels):
+    X, y = table()
+    solver = Blockwise(32, n_features=128, block=32, random_state=0)
+    expected = MKLRegressor(kernels, solver=solver, C=1.0).fit(X, y).predict(X)
+    for other in (X.astype(np.float32), pd.DataFrame(X.astype(np.float32)), X.tolist()):
+        found = MKLRegressor(kernels, solver=solver, C=1.0).fit(other, y).predict(other)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
 
 
 SCRIPT = """
@@ -138,3 +206,26 @@ def test_a_model_without_kernels_predicts_its_constant(kernels):
     model = MKLRegressor(kernels, solver=Greedy(p=4 / 3), C=1.0).fit(X, np.full(5, 2.0))
     np.testing.assert_allclose(model.predict(X), 2.0)
     assert not model.contributions(X).any()
+
+
+def test_members_too_large_to_compare_are_refused():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)) * np.array([1e-14, 1e85, 1e84])
+    with pytest.raises(ValueError, match="leaves the range of floats on these rows; standardise"):
+        MKLRegressor(Products(2), solver=Greedy(5), C=1.0, normalize=None).fit(X, rng.normal(size=60))
+
+
+@pytest.mark.parametrize("loss", ["squared", "hinge", "squared_hinge", "softmax"])
+@pytest.mark.parametrize("degree", [2, 3])
+def test_kernels_too_large_to_add_up_are_refused(loss, degree):
+    rng = np.random.default_rng(0)
+    for X in (
+        1e110 * rng.normal(size=(60, 2)),
+        1e110 * rng.normal(size=(4, 3)),
+    ):  # explicit features, matrices
+        model = MKLClassifier(Products(degree), solver=SILP(), loss=loss, C=1.0, normalize=None)
+        with (
+            np.errstate(over="ignore", invalid="ignore"),
+            pytest.raises(ValueError, match="too large to add up"),
+        ):
+            model.fit(X, np.arange(len(X)) % 2)

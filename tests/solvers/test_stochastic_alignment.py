@@ -103,7 +103,7 @@ def test_true_products_are_found_among_many():
     y = X[:, 0] * X[:, 1] + X[:, 2] * X[:, 3]
     solver = Alignment(max_iter=25, random_state=0)
     model = MKLRegressor(Products(degree=2), solver=solver, C=10.0, normalize="base").fit(X, y)
-    heavy = [row["kernel"] for row in model.combination_.table()[:2]]
+    heavy = [row["kernel"] for row in model.combination_.records()[:2]]
     assert model.combination_.family.size() == 1890 and set(heavy) == {"x0·x1", "x2·x3"}
 
 

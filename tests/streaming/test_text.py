@@ -133,3 +133,10 @@ def test_what_can_be_read_once_is_refused(tmp_path):
     os.mkfifo(tmp_path / "x.csv")
     with pytest.raises(ValueError, match="is a pipe or a device"):
         open_source(tmp_path / "x.csv")
+
+
+def test_a_quoted_value_may_be_long(tmp_path):
+    before = csv.field_size_limit()
+    text = 'a,b\n1,"' + "x\n" * before + '"\n'
+    assert look(tmp_path / "x.csv", text).spans
+    assert csv.field_size_limit() == before

@@ -1,11 +1,14 @@
 """Several sources per row: the forms they come in, rows matched by name, and one matrix made of them."""
 
+import re
+
 import anndata
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
+from sklearn.compose import make_column_selector
 
 from manykernels import Views
 from manykernels.tables import ViewColumns, as_views
@@ -120,3 +123,37 @@ def test_a_view_that_no_row_has_and_a_row_that_has_no_view_are_refused():
         learned.transform(A)
     with pytest.raises(ValueError, match="view 'b': X has 2 features"):
         learned.transform({"b": A})
+
+
+def test_groups_of_columns_may_overlap_and_come_in_many_forms(tmp_path):
+    frame = pd.DataFrame(np.arange(12.0).reshape(3, 4), columns=["rna_a", "rna_b", "age", "sex"])
+    frame["sex"] = ["f", "m", "f"]
+    gmt = tmp_path / "sets.gmt"
+    gmt.write_text("one\tdescription\trna_a\tunknown\tage\ntwo\t\trna_a\n")
+    views = Views.from_columns(
+        frame,
+        {
+            "pattern": "rna_*",
+            "expression": re.compile("^(a|s)"),
+            "names": ["age", "nowhere"],
+            "numbers": [0, 2],
+            "dtype": make_column_selector(dtype_include=float),
+        },
+    )
+    widths = {name: part.table.names for name, part in views.parts.items()}
+    assert widths == {
+        "pattern": ("rna_a", "rna_b"),
+        "expression": ("age", "sex"),
+        "names": ("age",),
+        "numbers": ("rna_a", "age"),
+        "dtype": ("rna_a", "rna_b", "age"),
+    }
+    sets = Views.from_columns(frame, gmt)
+    assert [part.table.names for part in sets.parts.values()] == [("rna_a", "age"), ("rna_a",)]
+    with pytest.warns(match="1 of the groups have no column in X and are left out, such as 'none'"):
+        assert list(Views.from_columns(frame, {"none": ["z"], "age": ["age"]}).keys()) == ["age"]
+    with pytest.raises(ValueError, match="selects no column"):
+        Views.from_columns(frame, {"none": "z*"})
+    gmt.write_text("one\n")
+    with pytest.raises(ValueError, match=r"line 1 of .* has no columns"):
+        Views.from_columns(frame, gmt)

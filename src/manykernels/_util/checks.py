@@ -45,6 +45,27 @@ def is_missing(value: Any) -> bool:
         return False
 
 
+#: What targets, C and weights may be, and the product of all three: their squares are computed with.
+LARGEST, SMALLEST = 1e60, 1e-60
+
+
+def refuse_overflow(y: np.ndarray | None, C: float, s: np.ndarray, *, part: bool = False) -> None:
+    """Raise ValueError for numbers y, weights and C whose squares or products leave the range of floats.
+
+    `part` says that there are other rows, beside which these may be as small as they like; labels are None.
+    """
+    far = 1.0 if y is None else float(np.abs(y).max(initial=0.0))
+    most = float(s.max(initial=0.0))
+    if not far <= LARGEST or (0.0 < far < SMALLEST and not part):
+        raise ValueError(f"y has values up to {far:.0e}, too extreme to compute with; rescale y.")
+    top = C * most
+    if top > LARGEST or (most and top < SMALLEST and not part) or top * far > LARGEST:
+        raise ValueError(
+            f"C times the largest sample weight is {top:.0e}, too extreme to compute with for values of y up to "
+            f"{far:.0e}; use a C or weights nearer to 1."
+        )
+
+
 # -- parameters ----------------------------------------------------------------------------------------
 
 

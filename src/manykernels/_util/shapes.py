@@ -14,6 +14,8 @@ import numpy as np
 
 #: Kinds of numbers, as NumPy has them.
 REAL, WHOLE, FLAGS = "f", "iu", "b"
+#: Numbers beyond this are finite, and products and sums of a few of them are not. No fit comes near it.
+LARGEST = 1e300
 #: What an axis is called.
 AXES = ("rows", "columns", "layers")
 WORDS = {"f": "real numbers", "iu": "whole numbers", "b": "flags"}
@@ -40,7 +42,7 @@ class Stored:
     least, most : float or None
         Between which they lie; neither bound is needed for what is any finite number.
     finite : bool
-        Whether NaN and infinity are refused.
+        Whether NaN, infinity and numbers that are close to it are refused.
     optional : bool
         Whether the array may be absent.
     """
@@ -94,11 +96,11 @@ def _check_shape(name: str, found: tuple[int, ...], wanted: list[str], known: di
 def _check_range(name: str, value: np.ndarray, stored: Stored) -> None:
     if not value.size or value.dtype.kind == "b":
         return
-    # The sum of an array is finite as a rule if all of it is, and needs no array of its own.
-    if stored.finite and value.dtype.kind in "fc":
-        with np.errstate(all="ignore"):
-            fine = bool(np.isfinite(value.sum(dtype=float))) or bool(np.isfinite(value).all())
-        demand(fine, f"{name} holds a number that is not finite")
+    if stored.finite and value.dtype.kind == "f":
+        low, high = float(value.min()), float(value.max())  # NaN, if there is one
+        demand(np.isfinite(low) and np.isfinite(high), f"{name} holds a number that is not finite")
+        usable = low >= -LARGEST and high <= LARGEST
+        demand(usable, f"{name} holds a number beyond {LARGEST:.0e}, too extreme to compute with")
     if stored.least is not None:
         demand(not value.min() < stored.least, f"{name} holds a number below {stored.least:,}")
     if stored.most is not None:

@@ -22,6 +22,7 @@ def main() -> None:
     # While modules load, Ctrl-C ends the process at once and without a word; commands take it over when they begin.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from contextlib import suppress
     from importlib.util import find_spec
 
     if not all(map(find_spec, ("typer", "rich", "pyarrow"))):
@@ -29,6 +30,18 @@ def main() -> None:
     _open_streams()
     try:
         application()()
+    except SystemExit as end:
+        if (
+            end.code == 1
+        ):  # typer's own, where the reader of a help text has gone; commands end with 0, 2 or 130
+            sys.exit(0)
+        raise
+    except (
+        OSError
+    ) as error:  # help, or what is wrong with the options, on a full disk; commands see to their own
+        with suppress(OSError):
+            print(error, file=sys.stderr)
+        sys.exit(2)
     finally:
         _close_streams()
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import MKLClassifier
 from ..streaming import Part, Source, Standardised, bind_for, predict_rows
-from .models import check_test_size, fit_visibly, kept_beside, make_model, reads_tables, scale_of, scales
+from .beside import kept_beside
+from .models import check_test_size, fit_visibly, make_model, reads_tables, scale_of, scales
 from .screens import count, say
 from .tables import is_class, is_large, open_table
 

@@ -150,6 +150,7 @@ def predict(
     """Predict the target of every row of a table."""
     from ..persistence import load, read_metadata
     from ..streaming import predict_batches, prediction_columns, refuse_input
+    from .beside import units_of
     from .models import check_model
     from .tables import open_table_of, table_writer
 
@@ -162,7 +163,7 @@ def predict(
     writer = table_writer(output)
     fitted, metadata = load(model), read_metadata(model)
     check_model(fitted, model, proba=proba)
-    rows = open_table_of(fitted, metadata, data)
+    rows = open_table_of(fitted, units_of(metadata, fitted.n_features_in_, model), data)
     with writer:
         for answer in predict_batches(fitted, rows, method="predict_proba" if proba else "predict"):
             writer.write(prediction_columns(fitted, answer, proba))

@@ -21,7 +21,8 @@ from ..families.bandwidths.grids import median_distance
 from ..kernels import RBF
 from ..persistence import load, save
 from ..solvers import MirrorDescent, SimpleMKL, Uniform
-from .models import fit_visibly, held_out, kept_beside, moments
+from .beside import kept_beside
+from .models import fit_visibly, held_out, moments
 from .screens import describe_gap, file_size, kernel_table, plain_table, stdout
 from .tables import named, table_writer
 

@@ -12,6 +12,7 @@ from .. import MKLClassifier, MKLRegressor
 from ..families import Products
 from ..registry import SOLVERS, is_auto, solver_class
 from ..streaming import check_probabilities
+from .beside import kept_beside
 from .screens import count, noted, say, stderr
 from .tables import groups_of, is_class, named, open_table
 
@@ -66,12 +67,6 @@ def scales(kernels: str, standardize: bool) -> bool:
             "name kernels such as --kernels gaussian."
         )
     return False
-
-
-def kept_beside(target, columns, units, n_train, seconds, score) -> dict[str, Any]:
-    """Return what a model file keeps beside the model; `units` are means and deviations that rows were brought to."""
-    facts = {"target": target, "columns": columns, "n_train": n_train, "seconds": seconds, "score": score}
-    return facts if units is None else facts | {"mean": units[0], "scale": units[1]}
 
 
 def check_test_size(test_size: float) -> None:
@@ -205,6 +200,8 @@ def held_out(model, X, y, y_train) -> dict[str, Any] | None:
 
 def check_model(model, path, *, proba: bool) -> None:
     """Refuse a model that cannot predict what is asked for, and say why in terms of the command line."""
+    if not hasattr(model, "predict"):
+        raise ValueError(f"{path} is a kernel, which predicts nothing by itself; use it from Python.")
     if model.combination_.family.pairwise:
         raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
     if not proba:

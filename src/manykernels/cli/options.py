@@ -9,8 +9,8 @@ from typer import Argument, Option
 
 #: What --solver may be, besides auto. A copy: the registry imports the solvers, and help should not wait for them.
 SOLVER_NAMES = (
-    "alignment, blockwise, greedy, greedy-alignment, leave-one-out, lp-norm, mirror-descent, obscure, "
-    "polynomial-mkl, silp, simple-mkl, single, triply-stochastic, ufo, uniform"
+    "alignment, blockwise, greedy, greedy-alignment, hessian-mkl, hierarchical, leave-one-out, lp-norm, "
+    "mirror-descent, obscure, polynomial-mkl, silp, simple-mkl, single, triply-stochastic, ufo, uniform"
 )
 #: The largest seed that scikit-learn takes.
 MOST_SEED = 2**32 - 1

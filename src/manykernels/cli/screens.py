@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .beside import fit_of, score_of, target_of
+
 if TYPE_CHECKING:
     from ..problem import GapKind
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 TOP = 20
 #: The kinds of columns, one and several.
 KINDS = {"number": "numbers", "category": "categories", "flag": "flags", "date": "dates"}
+#: What JSON says of a fit, by the names of attributes.
+FACTS = ("C", "objective", "gap", "gap_kind", "n_iter", "converged", "classes", "intercept")
 #: Most columns that are named.
 LISTED = 8
 #: Width of the longest bar.
@@ -175,7 +179,7 @@ def print_model(model, metadata, top: int | None = None) -> None:
     console.print()
     console.print(facts_table(model_facts(model, metadata)))
     console.print()
-    score = metadata.get("score")
+    score = score_of(metadata)
     if score and score["value"] <= score.get("constant", 0.0):
         trivial = "the most frequent class" if "constant" in score else "the mean"
         note(f"On the held-out rows this is no better than predicting {trivial}.")
@@ -183,26 +187,30 @@ def print_model(model, metadata, top: int | None = None) -> None:
 
 def model_facts(model, metadata) -> dict[str, str]:
     """Return what is known about a model, by label."""
-    facts = {
-        "Model": f"{type(model).__name__}, {model.solver_!r}, {model.loss_.name.replace('_', ' ')} loss, C={model.C_:g}"
-    }
-    if metadata.get("target") is not None:
-        facts["Target"] = str(metadata["target"])
+    facts = {"Model": f"{type(model).__name__}, {model.solver_!r}"}
+    fitted, target, score = hasattr(model, "result_"), target_of(metadata), score_of(metadata)
+    if fitted:
+        facts["Model"] += f", {model.loss_.name.replace('_', ' ')} loss, C={model.C_:g}"
+    if target is not None:
+        facts["Target"] = target
     if hasattr(model, "columns_"):
         facts["Columns"] = describe_columns(model.columns_)
     if hasattr(model, "classes_"):
         listed = ", ".join(str(c) for c in model.classes_[:12])
         facts["Classes"] = listed + (", ..." if len(model.classes_) > 12 else "")
-    score = metadata.get("score")
     if score:
         facts["Held-out score"] = f"{score['name']} {score['value']:z.4f} on {count(score['n_rows'], 'row')}"
         if "constant" in score:
             facts["Held-out score"] += f" (the most frequent class: {score['constant']:.4f})"
-    facts["Objective"] = f"{model.objective_:.6g}"
-    facts["Gap"] = describe_gap(model)
+    return facts | (_fit_facts(model, metadata) if fitted else {})
+
+
+def _fit_facts(model, metadata) -> dict[str, str]:
+    facts = {"Objective": f"{model.objective_:.6g}", "Gap": describe_gap(model)}
     facts["Fit"] = count(model.n_iter_, "iteration")
-    if "seconds" in metadata and "n_train" in metadata:
-        facts["Fit"] += f", {metadata['seconds']:.1f} s on {count(metadata['n_train'], 'row')}"
+    known = fit_of(metadata)
+    if known is not None:
+        facts["Fit"] += f", {known[0]:.1f} s on {count(known[1], 'row')}"
     return facts
 
 
@@ -248,19 +256,13 @@ def _describe_kind(kind: GapKind) -> str:
 
 def model_json(model, metadata, top: int | None) -> str:
     """Return what is known about a model as JSON, with the `top` kernels, or all when it is None."""
+    loss = getattr(model, "loss_", None)  # what only aligns has none, and no more than a kernel
     record = {
         "estimator": type(model).__name__,
         "solver": repr(model.solver_),
-        "loss": model.loss_.name,
-        "C": model.C_,
-        "objective": model.objective_,
-        "gap": model.gap_,
-        "gap_kind": model.gap_kind_,
-        "n_iter": model.n_iter_,
-        "converged": model.converged_,
-        "classes": getattr(model, "classes_", None),
+        "loss": None if loss is None else loss.name,
+        **{name: getattr(model, f"{name}_", None) for name in FACTS},
         "columns": _kinds(model),
-        "intercept": model.intercept_,
         "n_kernels": len(model.combination_),
         "kernels": model.combination_.records()[:top],
         "metadata": metadata,

@@ -69,8 +69,8 @@ def groups_of(source: Source, groups: str) -> np.ndarray:
     return next(source.bind(groups, any_kind=True).chunks(targets_only=True)).y
 
 
-def open_table_of(model, metadata, data: Path, *, large: int = LARGE, chunk_rows: int = CHUNK_ROWS) -> Source:
-    """Return the rows of a table as the model wants them: its columns, in its order and scale."""
+def open_table_of(model, units, data: Path, *, large: int = LARGE, chunk_rows: int = CHUNK_ROWS) -> Source:
+    """Return the rows of a table as the model wants them: its columns, in its order and in the `units` it knows."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:  # fitted in Python, on an array: the columns go by their order
         remedy = (
@@ -81,7 +81,7 @@ def open_table_of(model, metadata, data: Path, *, large: int = LARGE, chunk_rows
     with noted(), _in_options({}, "needed by the model", remedy):
         source = open_source(data, whole=not is_large(data, large), chunk_rows=chunk_rows)
         source = bind_for(model, source)
-    return Standardised(source, metadata["mean"], metadata["scale"]) if "mean" in metadata else source
+    return source if units is None else Standardised(source, *units)
 
 
 def _names(listed, known) -> list[str] | None:

@@ -24,10 +24,10 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._util.checks import number, refuse_missing
+from .._util.checks import number, refuse_missing, refuse_overflow
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
-from ..combination import Combination
+from ..combination import Combination, TargetCombination
 from ..families import Family, Precomputed
 from ..kernels import Kernel
 from ..losses import LOSSES, Loss
@@ -66,8 +66,10 @@ OBJECTS = {
 }
 #: What C may be.
 POSITIVE = number(open="left")
-#: What targets, C and weights may be, and the product of all three: their squares are computed with.
-LARGEST, SMALLEST = 1e60, 1e-60
+#: What the largest value of X may be: kernels square their sums.
+LARGEST_X, SMALLEST_X = 1e140, 1e-140
+#: Weights below this share of the largest are none: what is divided by them would leave the range of floats.
+NO_WEIGHT = 1e-100
 #: Sparse rows are made dense for kernels that need it, up to this many bytes.
 DENSE_BYTES = 2**31
 
@@ -97,7 +99,24 @@ def check_weights(sample_weight, X, *, none: bool = False) -> np.ndarray:
         ones = np.ones_like(sample_weight, dtype=np.float64)
         return 0.0 * _check_sample_weight(ones, X, dtype=np.float64)
     with within_floats("sample_weight"):
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        s = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return without_traces(s)
+
+
+def without_traces(s: np.ndarray) -> np.ndarray:
+    """Return the weights with those that vanish beside the largest set to zero."""
+    traces = s < NO_WEIGHT * s.max(initial=0.0)
+    return np.where(traces, 0.0, s) if s[traces].any() else s
+
+
+def refuse_vast(X, *, part: bool = False) -> None:
+    """Raise ValueError for rows whose squares leave the range of floats; where there are no others, or all vanish."""
+    values = X.data if sp.issparse(X) else X
+    top = max(float(values.max()), -float(values.min())) if values.size else 0.0
+    if top > LARGEST_X or (0.0 < top < SMALLEST_X and not part):
+        raise ValueError(
+            f"X has values up to {top:.0e}, whose squares leave the range of floats; rescale its columns."
+        )
 
 
 def subjects(groups, X) -> np.ndarray | None:
@@ -124,28 +143,14 @@ def within_floats(what: str) -> Iterator[None]:
         raise ValueError(f"{what} holds a number beyond the range of floats; rescale it.") from None
 
 
-def refuse_overflow(Y: np.ndarray, C: float, s: np.ndarray) -> None:
-    """Raise ValueError for centred targets, weights and C whose squares or products leave the range of floats."""
-    far = float(np.abs(Y).max(initial=0.0))
-    if far > LARGEST or 0.0 < far < SMALLEST:
-        raise ValueError(
-            f"y has values up to {far:.0e} about its mean, too extreme to compute with; rescale y."
-        )
-    top = C * float(s.max(initial=0.0))
-    if top > LARGEST or 0.0 < top < SMALLEST or top * far > LARGEST:
-        raise ValueError(
-            f"C times the largest sample weight is {top:.0e}, too extreme to compute with for values of y up to "
-            f"{far:.0e}; use a C or weights nearer to 1."
-        )
-
-
 def with_variances(result: Result, X, sample_weight: np.ndarray) -> Result:
     """Return a result whose combination knows how much each kernel's part varies over the training rows."""
     rows, predictor = some_rows(sample_weight), result.predictor
     if not len(rows) or not len(result.combination):
         return result
     found = variances(predictor.contributions(X[rows]), sample_weight[rows])
-    combination = replace(result.combination, variance=found)
+    own = isinstance(result.combination, TargetCombination)
+    combination = replace(result.combination, variance=found.T if own else found.sum(axis=1))
     return replace(result, predictor=replace(predictor, combination=combination), combination=combination)  # type: ignore[type-var]
 
 
@@ -193,9 +198,11 @@ class KernelEstimator(BaseEstimator):
         if not self._pairwise:
             types = self._row_types(X)
             with within_floats("X or y"):  # in one order of memory, as searches amplify rounding
-                return validate_data(
+                X, y = validate_data(
                     self, X, y, accept_sparse="csr", dtype=types, order="C", multi_output=True, **options
                 )
+            refuse_vast(X)
+            return X, y
         from ..tables.stacks import open_stack
 
         stack = open_stack(X)
@@ -242,6 +249,7 @@ class KernelEstimator(BaseEstimator):
                 rows = validate_data(
                     self, X, reset=False, accept_sparse="csr", dtype=self._known_types(), order="C"
                 )
+            refuse_vast(rows, part=True)
             return as_needed(rows, family)
         from ..tables.stacks import open_stack
 
@@ -395,18 +403,27 @@ class MKL(KernelEstimator):
             problem = replace(self._problem(X, y, sample_weight), groups=subjects(groups, X))
             self._announce(problem)
             self._refuse_init(init, self.solver_)
+            apart = self._weighs_targets(problem)
             task = chosen(self.solver_, problem)
             self.solver_ = task.solver
-            result = task.solve(
-                self._start(problem, init),
-                self._progress(on_iteration),
-                calibrate=getattr(self, "calibrate", False),
-            )
-            warn_of_rounding(task.problem, result)
+            if apart:
+                result = self.solver_.solve_targets(task.problem, self._progress(on_iteration))
+            else:
+                result = task.solve(
+                    self._start(problem, init),
+                    self._progress(on_iteration),
+                    calibrate=getattr(self, "calibrate", False),
+                )
+            if not apart:
+                warn_of_rounding(task.problem, result, self.target_mean_)
             self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
                 Y = encoded(self._check_targets(y), self._n_classes, self.loss_)
                 self._score_left_out(Y, check_weights(sample_weight, X))
+
+    def _weighs_targets(self, problem: Problem) -> bool:
+        """Whether every target gets kernel weights of its own."""
+        return False
 
     def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
         """Return the problem, after all checks, in the order in which mistakes are cheap to find."""
@@ -426,6 +443,8 @@ class MKL(KernelEstimator):
             self.feature_names_in_ = np.array(known.names, dtype=object)
         y = self._set_targets(y, known.classes)
         s, n_classes = self._weights(sample_weight, X, y, known.balance), self._n_classes
+        C = 1.0 if chosen else float(self.C)
+        refuse_overflow(y if self._regresses else None, C, s)
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
         self.solver_ = solver = make_solver(
@@ -443,9 +462,10 @@ class MKL(KernelEstimator):
             self.target_mean_ = self.loss_.offset(Y, s)
         else:
             self.target_mean_ = np.zeros(1)
-        C, (self.loss_, Y) = 1.0 if chosen else float(self.C), self.loss_.about(self.target_mean_, Y)
+        self.loss_, Y = self.loss_.about(self.target_mean_, Y)
         problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
-        refuse_overflow(Y, C, s)
+        if isinstance(solver, StreamingSolver):
+            solver.check_range(problem)
         check_memory(solver, family, len(y), None if self.memory is None else memory)
         return problem
 
@@ -473,12 +493,11 @@ class MKL(KernelEstimator):
         """Learn what a table's columns are, and return them as numbers."""
         from ..tables import Columns, open_table
 
-        narrow = self._row_types(X) is not np.float64
         table = X if sp.issparse(X) else open_table(X)
         self.columns_ = columns = Columns.fit(table, sample_weight)
         for note in columns.notes:
             self._say(note)
-        return columns.transform(table, narrow=narrow)
+        return columns.transform(table)
 
     def _views(self, X):
         """Return X as views, None if it is a single table."""
@@ -501,7 +520,7 @@ class MKL(KernelEstimator):
     def _training_rows(self, X, y, **options):
         X, y = super()._training_rows(X, y, **options)
         if hasattr(self, "columns_"):  # the table's own columns, and not what became of them
-            self.n_features_in_ = self.columns_.n_columns
+            self.n_features_in_ = len(self.columns_.names_in)
             if self.columns_.named:
                 self.feature_names_in_ = np.array(self.columns_.names_in, dtype=object)
         return X, y
@@ -658,7 +677,7 @@ class MKL(KernelEstimator):
                 )
         if hasattr(self, "columns_"):
             check_is_fitted(self)
-            return self.columns_.transform(X, narrow=isinstance(self.solver_, StreamingSolver))
+            return self.columns_.transform(X)
         return super()._rows(X)
 
     def _scores(self, X) -> np.ndarray:
@@ -672,22 +691,50 @@ class MKL(KernelEstimator):
         check_consistent_length(rows, y)
         return rows, self._encode(y), self._weights(sample_weight, rows, y)
 
-    def contributions(self, X) -> np.ndarray:
-        """Split the prediction by kernel.
+    def contributions(self, X, by: Literal["kernel", "view"] = "kernel") -> np.ndarray:
+        """Split the prediction by kernel, or by view.
 
         Parameters
         ----------
         X : rows
+        by : {"kernel", "view"}
+            Whether there is a column per kernel, or one per view, in the order of ``views_``.
 
         Returns
         -------
         array of shape (n, m) or (n, m, c)
-            One column per member of ``combination_``. Summed over the kernels, with ``intercept_`` added,
-            they give the scores.
+            One column per member of ``combination_``, or per view. Summed over the columns, with ``intercept_`` added,
+            they give the scores. A view that a row lacks has NaN: the prediction does not rest on it.
         """
+        if by not in ("kernel", "view"):
+            raise ValueError(f"by is {brief(by)}; it must be 'kernel' or 'view'.")
         rows = self._rows(X)
         parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
+        if by == "view":
+            parts = self._by_view(parts, rows)
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
+
+    def _by_view(self, parts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the contributions of all kernels of each view together."""
+        names, views = (
+            self.views_,
+            [getattr(part, "name", "") for part in self.combination_.family.families()],
+        )
+        of = [names.index(views[k]) for k, _ in self.combination_.members]
+        out = np.einsum("nmc,mv->nvc", parts, np.eye(len(names))[of])
+        out[rows[:, -len(names) :] == 0] = np.nan
+        return out
+
+    @property
+    def views_(self) -> list[str]:
+        """Names of the views that the model was fitted on."""
+        check_is_fitted(self)
+        names = getattr(getattr(self, "columns_", None), "names", None)
+        if names is None:
+            raise AttributeError(
+                "The model was fitted on one table, and has no views; fit it on a dict of tables."
+            )
+        return list(names)
 
     def predict_to(self, source, path, *, proba: bool = False) -> int:
         """Write predictions for the rows of a source to a file, batch by batch.

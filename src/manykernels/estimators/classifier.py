@@ -68,7 +68,8 @@ class MKLClassifier(ClassifierMixin, MKL):
         LeaveOneOut for bandwidths and what has any in it, Greedy for products, LpNorm for up to 2,000 kernels that can
         be listed, and Blockwise on the same kernels for more rows than `memory` is for.
     loss : str or Loss
-        ``"auto"``, or a name or an object of :mod:`manykernels.losses`.
+        ``"auto"``, a name of :mod:`manykernels.losses`, or one of these with parameters, such as
+        :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`.
     C : float or "auto"
         Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"``: the solver's own choice
         (LeaveOneOut, Blockwise), or the one with the least error of rows left out, in closed form where the machine
@@ -82,7 +83,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         For solvers that draw at random and have no state of their own.
     warm_start : bool
         Whether a second fit starts from the weights of the first, so that a fit can go on after Ctrl-C; for solvers
-        that start from weights (LpNorm, SimpleMKL, SILP, PolynomialMKL).
+        that start from weights (LpNorm, SimpleMKL, SILP, HessianMKL, PolynomialMKL).
     verbose : int
         Whether to report progress on the standard error stream.
     class_weight : dict, "balanced" or None

@@ -15,7 +15,16 @@ from .._util.text import brief
 from ..losses import Loss
 from ..solvers import Solver
 from .available import available_unless
-from .base import MKL, Kernels, Normalize, OnIteration, RandomState, why_no_batches, why_not_left_out
+from .base import (
+    MKL,
+    Kernels,
+    Normalize,
+    OnIteration,
+    RandomState,
+    check_weights,
+    why_no_batches,
+    why_not_left_out,
+)
 
 
 class MKLRegressor(RegressorMixin, MKL):
@@ -40,8 +49,7 @@ class MKLRegressor(RegressorMixin, MKL):
         LeaveOneOut for bandwidths and what has any in it, Greedy for products, LpNorm for up to 2,000 kernels that can
         be listed, and Blockwise on the same kernels for more rows than `memory` is for.
     loss : str or Loss
-        ``"auto"``, which is ``"squared"``; ``"huber"`` or ``"epsilon_insensitive"``, which outliers move less;
-        ``"quantile"``, ``"poisson"`` for counts; or one of these with parameters, such as
+        ``"auto"``, a name of :mod:`manykernels.losses`, or one of these with parameters, such as
         :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`.
     C : float or "auto"
         Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"``: the solver's own choice
@@ -49,6 +57,10 @@ class MKLRegressor(RegressorMixin, MKL):
         is a ridge on a learned kernel, else over folds. What was chosen is in ``C_``.
     normalize : {"auto", "trace", "base", None} or array
         How kernels are brought to one scale, see :class:`~manykernels.problem.Scale`.
+    weights : {"shared", "per_target"}
+        Whether all targets share one combination of kernels, or each has weights of its own; for LpNorm and its like,
+        hundreds of targets, and for LeaveOneOut, thousands. ``weights_`` is then (targets, kernels), and objective and
+        gap are sums over the targets.
     memory : int, str or None
         Bytes, or a text such as ``"4GiB"``, that a machine on all pairs of rows may take; with more rows than that is
         for, ``solver="auto"`` is Blockwise on the same kernels. None: 1 GiB, 6,600 rows, on any machine.
@@ -56,7 +68,7 @@ class MKLRegressor(RegressorMixin, MKL):
         For solvers that draw at random and have no state of their own.
     warm_start : bool
         Whether a second fit starts from the weights of the first, so that a fit can go on after Ctrl-C; for solvers
-        that start from weights (LpNorm, SimpleMKL, SILP, PolynomialMKL).
+        that start from weights (LpNorm, SimpleMKL, SILP, HessianMKL, PolynomialMKL).
     verbose : int
         Whether to report progress on the standard error stream.
 
@@ -102,6 +114,7 @@ class MKLRegressor(RegressorMixin, MKL):
         loss: str | Loss = "auto",
         C: float | Literal["auto"] = "auto",
         normalize: Normalize = "auto",
+        weights: Literal["shared", "per_target"] = "shared",
         memory: float | str | None = None,
         random_state: RandomState = None,
         warm_start: bool = False,
@@ -112,6 +125,7 @@ class MKLRegressor(RegressorMixin, MKL):
         self.loss = loss
         self.C = C
         self.normalize = normalize
+        self.weights = weights
         self.memory = memory
         self.random_state = random_state
         self.warm_start = warm_start
@@ -174,6 +188,14 @@ class MKLRegressor(RegressorMixin, MKL):
         self._partial_fit(X, y, sample_weight)
         return self
 
+    def _weighs_targets(self, problem):
+        if self.weights not in ("shared", "per_target"):
+            raise ValueError(f"weights is {brief(self.weights)}; it must be 'shared' or 'per_target'.")
+        if self.weights == "shared" or problem.n_outputs == 1:
+            return False
+        self.solver_.check_weighs_targets()
+        return True
+
     def _set_targets(self, y, classes):
         y = self._check_targets(y)
         self._flat = y.ndim == 1
@@ -186,6 +208,35 @@ class MKLRegressor(RegressorMixin, MKL):
         """Return the predicted targets, in the shape of y; with the Poisson loss these are expected counts."""
         predicted = self.loss_.prediction(self._scores(X))
         return predicted[:, 0] if self._flat else predicted
+
+    def score_by_view(self, X, y, sample_weight=None) -> np.ndarray:
+        """Split R² by view: what each view's part of the prediction adds to it.
+
+        With f = Σ_v f_v the parts of the prediction, and y, f and the f_v less the mean of y, R² is the sum over the
+        views of <f_v, 2y - f>/<y, y>. A part is negative where a view does harm.
+
+        Parameters
+        ----------
+        X : views
+        y : (n,) or (n, c) array
+        sample_weight : (n,) array, optional
+
+        Returns
+        -------
+        array of shape (views,) or (c, views)
+            In the order of ``views_``; the intercept's part, next to nothing, is shared equally.
+        """
+        Y, F = (
+            np.asarray(a, dtype=float).reshape(len(a), -1) for a in (self._check_targets(y), self.predict(X))
+        )
+        s = check_weights(sample_weight, Y)
+        parts = np.nan_to_num(self.contributions(X, by="view"))
+        parts = parts[:, :, None] if parts.ndim == 2 else parts
+        mean = np.average(Y, axis=0, weights=s)
+        parts = parts + (self.intercept_ - mean) / parts.shape[1]
+        Y, F = Y - mean, F - mean
+        split = np.einsum("n,nvc,nc->cv", s, parts, 2 * Y - F) / np.einsum("n,nc,nc->c", s, Y, Y)[:, None]
+        return split[0] if self._flat else split
 
     @property
     def loo_prediction_(self) -> np.ndarray:

@@ -15,10 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from .._util.checks import refuse_missing
+from .._util.checks import refuse_missing, refuse_overflow
 from .._util.text import brief, warn
 from .._version import __version__
-from ..persistence.checkpoint import Checkpoint, digest
+from ..persistence.checkpoint import Checkpoint, digest, digest_of
 from ..problem import Problem, Result
 from ..registry import is_auto, solver_class, streaming_names, streams
 from ..solvers import Solver
@@ -39,6 +39,7 @@ from ..streaming.survey import (
     survey,
 )
 from ..tables.reading import of_matrix
+from .base import refuse_vast
 from .targets import Known, announced_classes, balancing
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
     if not first:
         _same_classes(model, announced)
         rows, Y, s = model._training_data(X, y, sample_weight)
+        refuse_overflow(Y, model._context.C, s, part=True)
         batch = replace(model._context, X=rows, Y=Y, sample_weight=s)
+        model.solver_.check_range(batch, part=True)
     else:
         if hasattr(model, "combination_"):
             warn(
@@ -140,7 +143,7 @@ def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, che
     size = stream.first.family.size()
     kernels = "a continuum of kernels" if np.isinf(size) else f"{size:,} kernels"
     model._say(f"{known}, {kernels}, {brief(model.solver_, 200)}")
-    resume = None if saved is None else saved.resume(_identity(model, stream), seed)
+    resume = None if saved is None else saved.resume(_identity(model, source, stream), seed)
     if saved is not None and resume is not None:
         model._say(f"going on from {saved.path}")
     with nullcontext() if saved is None else saved.blamed():
@@ -212,7 +215,10 @@ class Opening:
 
         def encode(rows: CheckedRows) -> Problem:
             X, t, s = rows
-            return replace(context, X=X, Y=self.model._encode(t), sample_weight=s)
+            refuse_overflow(t if self.model._regresses else None, context.C, s, part=True)
+            batch = replace(context, X=X, Y=self.model._encode(t), sample_weight=s)
+            self.solver.check_range(batch, part=True)
+            return batch
 
         return SourceStream(
             self.source,
@@ -296,10 +302,11 @@ class Opening:
 
     def _numbers(self, chunk: Chunk) -> np.ndarray:
         """Return the rows as the solver sees them."""
-        if not hasattr(self.model, "columns_"):
-            return chunk.X
         try:
-            return self.model.columns_.transform(chunk.X, narrow=True)
+            if hasattr(self.model, "columns_"):
+                return self.model.columns_.transform(chunk.X)
+            refuse_vast(chunk.X, part=True)
+            return chunk.X
         except ValueError as error:
             raise ValueError(f"{chunk.place}: {error}") from None
 
@@ -325,12 +332,13 @@ def _mass(found: Survey, classes: np.ndarray) -> np.ndarray | None:
     return np.array([met.get(c, 0.0) for c in classes.tolist()])
 
 
-def _identity(model: MKL, stream: Stream) -> dict[str, Any]:
-    """Return what a checkpoint must agree on with this fit."""
+def _identity(model: MKL, source: Source, stream: Stream) -> dict[str, Any]:
+    """Return what a checkpoint must agree on with this fit; what the rows are read from comes before what follows."""
     first = stream.first
     return {
         "the version of manykernels": __version__,
         "the estimator": type(model).__name__,
+        "data": {name: digest_of(parts) for name, parts in source.contents()},
         "solver": brief(model.solver_, 90),
         "the solver's parameters": digest(model.solver_),
         "loss": model.loss_.name,

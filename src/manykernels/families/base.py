@@ -120,6 +120,15 @@ class HasRandomFeatures(Protocol):
         ...
 
 
+@runtime_checkable
+class Graded(Protocol):
+    """The members are products of base kernels, and a member's multiples can be added up without a list of them."""
+
+    def multiples(self, X: Rows, base: np.ndarray, factors: Sequence[float]) -> list[np.ndarray]:
+        """Return matrices M_1, ..., M_D: the multiples of a member t add up to κ_t, scaled, times M_|t|."""
+        ...
+
+
 #: What a capability is called in a sentence to the user.
 CAPABILITIES: dict[type, str] = {
     Enumerable: "whose kernels can be listed",
@@ -127,6 +136,7 @@ CAPABILITIES: dict[type, str] = {
     Maximisable: "that can find its best kernel",
     HasFeatures: "with explicit features",
     HasRandomFeatures: "with random features",
+    Graded: "of products of base kernels",
 }
 
 
@@ -224,6 +234,10 @@ class Family(BaseEstimator):
         """
         family: Any = self
         return lambda A, size, rng: family.draw(X, A, size, rng, scale)
+
+    def n_uniform(self) -> float:
+        """Return how many equally likely things ``draw_uniform`` draws from."""
+        return self.size()
 
     def proposal_gram(self, X: Rows, scale: Scaling, p: float) -> np.ndarray:
         """Return the sum of all scaled kernels that ``draw`` is proportional to: a Gram matrix or its diagonal."""
@@ -345,7 +359,14 @@ class Searcher:
         direction.check(self.X.shape[0])
         if direction.is_zero():
             return nothing(self.exhausts)
-        return self._best(direction, size, exclude, rng)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._best(direction, size, exclude, rng)
+        if not np.isfinite(found.values).all():
+            raise ValueError(
+                "kernels: what a search compares leaves the range of floats on these rows; standardise the columns "
+                "of X."
+            )
+        return found
 
     def _best(self, direction, size, exclude, rng) -> Best:
         """Search along a direction that is not zero."""

@@ -1,12 +1,15 @@
 """Losses: value, gradient, conjugate, and an integer code for compiled loops.
 
 ``base.py`` is the contract, then there is one loss a file; ``_pull.py`` has the subgradients of those that compiled
-loops take. To add one, subclass :class:`Loss` in a file of its own and enter it in ``LOSSES``.
+loops take. To add one, subclass :class:`Loss` in a file of its own and enter it in ``LOSSES``. Outputs that span
+several rows have losses of their own kind, :class:`Structured`, known by their most violating output; :class:`Chain`,
+for sequences, is one.
 """
 
 from __future__ import annotations
 
 from .base import Loss
+from .chain import Chain
 from .epsilon_insensitive import EpsilonInsensitive
 from .hinge import Hinge
 from .huber import Huber
@@ -18,9 +21,11 @@ from .quantile import Quantile
 from .softmax import Softmax
 from .squared import Squared
 from .squared_hinge import SquaredHinge
+from .structured import Structured
 
 __all__ = [
     "LOSSES",
+    "Chain",
     "EpsilonInsensitive",
     "Hinge",
     "Huber",
@@ -33,6 +38,7 @@ __all__ = [
     "Softmax",
     "Squared",
     "SquaredHinge",
+    "Structured",
     "get_loss",
 ]
 

@@ -49,6 +49,9 @@ class Loss(BaseEstimator):
         Whether scores turn into probabilities.
     rules : dict of str to Rule
         What each parameter may be.
+    structured : bool
+        Whether outputs span several rows (:class:`~manykernels.losses.Structured`): value, gradient and conjugate are
+        then not those of rows, and only solvers that ask for the most violating output take it.
     """
 
     name: ClassVar[str] = ""
@@ -60,6 +63,7 @@ class Loss(BaseEstimator):
     lipschitz: ClassVar[bool] = False
     joint: ClassVar[bool] = False
     probabilistic: ClassVar[bool] = False
+    structured: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
 
     @property
@@ -126,8 +130,8 @@ class Loss(BaseEstimator):
         """Return the loss and the targets of scores that count from ``offset``."""
         return self, Y - offset
 
-    def output(self, j: int) -> Self:
-        """Return the loss of one output on its own."""
+    def output(self, j: int | np.ndarray) -> Self:
+        """Return the loss of one output on its own, or of some."""
         return self
 
     def prediction(self, F: np.ndarray) -> np.ndarray:

@@ -92,8 +92,8 @@ class Poisson(Loss):
     def about(self, offset: np.ndarray, Y: np.ndarray) -> tuple[Self, np.ndarray]:
         return type(self)(np.exp(offset)), Y
 
-    def output(self, j: int) -> Self:
-        return self if np.ndim(self._m) == 0 else type(self)(np.asarray(self.mean)[[j]])
+    def output(self, j: int | np.ndarray) -> Self:
+        return self if np.ndim(self._m) == 0 else type(self)(np.asarray(self.mean)[np.atleast_1d(j)])
 
     def prediction(self, F: np.ndarray) -> np.ndarray:
         """Return the expected counts."""

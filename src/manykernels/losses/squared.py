@@ -28,4 +28,7 @@ class Squared(Loss):
         return np.array(U, dtype=np.float64)
 
     def offset(self, Y: np.ndarray, s: np.ndarray) -> np.ndarray:
-        return np.asarray(np.average(Y, axis=0, weights=s))
+        """Return the means; of targets that are constant, the constant to the bit."""
+        used = Y[s > 0]
+        constant = (used == used[0]).all(axis=0)
+        return np.where(constant, used[0], np.average(Y, axis=0, weights=s))

@@ -11,7 +11,9 @@ A machine is written once, on a space, and so runs on both kinds. The room:
 - ``spaces``: a Gram matrix, or explicit features;
 - ``fit``: what a machine is given and what it returns, with its certificate;
 - ``newton``: Newton's method, and the proximal loop around it for losses with kinks;
-- ``smooth``, ``hinges``, ``boxes``: the machines; ``_descent``: compiled coordinate descent for the hinges.
+- ``smooth``, ``hinges``, ``boxes``: the machines; ``_descent``: compiled coordinate descent for the hinges;
+- ``growing``: ridge regression on columns that come one after the other;
+- ``sensitivity``: the second derivative of a machine's value in its kernel.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ import numpy as np
 from ..losses import Loss, get_loss
 from . import boxes, hinges, smooth
 from .fit import Fit, Task
+from .growing import GrowingRidge
+from .sensitivity import value_hessian
 from .spaces import FeatureSpace, GramSpace, IndefiniteKernelError, Space
 
 _MACHINES = {
@@ -171,7 +175,14 @@ def _solve(space: Space, Y, loss: Loss, U, starts: list[np.ndarray], A, tol: flo
     return _MACHINES[loss.name](Task(space, Y, loss, U), V, A, tol)
 
 
-__all__ = ["Fit", "IndefiniteKernelError", "solve_dual", "solve_primal"]
+__all__ = [
+    "Fit",
+    "GrowingRidge",
+    "IndefiniteKernelError",
+    "solve_dual",
+    "solve_primal",
+    "value_hessian",
+]
 
 
 def __dir__() -> list[str]:

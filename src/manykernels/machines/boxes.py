@@ -6,7 +6,9 @@ relative accuracy of the scores.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -26,19 +28,26 @@ class Box:
     epsilon: float = 0.0
 
 
+#: The box of a loss, by its name.
+BOXES: dict[str, Callable[[Any], Box]] = {
+    "quantile": lambda loss: Box(loss.q - 1.0, loss.q),
+    "epsilon_insensitive": lambda loss: Box(-1.0, 1.0, loss.epsilon),
+}
+
+
 def quantile(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     """Solve each output (kernel quantile regression). A Newton step costs O(m^3 + n m) with m rows that are met."""
-    q = task.loss.q  # type: ignore[attr-defined]
-    return _solve(task, A, tol, Box(q - 1.0, q))
+    return _solve(task, A, tol)
 
 
 def epsilon_insensitive(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     """Solve each output (support vector regression). A Newton step costs O(m^3 + n m) with m rows at the kinks."""
-    return _solve(task, A, tol, Box(-1.0, 1.0, task.loss.epsilon))  # type: ignore[attr-defined]
+    return _solve(task, A, tol)
 
 
-def _solve(task: Task, A: np.ndarray, tol: float, box: Box) -> Fit:
+def _solve(task: Task, A: np.ndarray, tol: float) -> Fit:
     """Solve each output in a unit of its own, as accuracies are those of scores of the order of 1."""
+    box = BOXES[task.loss.name](task.loss)
 
     def solve_one(j: int) -> tuple[State, np.ndarray]:
         one = task.output(j)

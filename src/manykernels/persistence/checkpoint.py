@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -87,7 +87,7 @@ class Checkpoint:
         here = json.loads(json.dumps(self.identity))
         for name in (*here, *self._found):
             mine, other = here.get(name), self._found.get(name)
-            if mine != other:
+            if not _agree(mine, other):
                 raise ValueError(
                     f"checkpoint: {self.path} belongs to another fit: {_difference(name, other, mine)}; delete it to "
                     "start anew, or name another file."
@@ -99,9 +99,14 @@ class Checkpoint:
         """Say of a state that turns out to be damaged which file it is from."""
         try:
             yield
-        except Damaged as error:
+        except (Damaged, np.linalg.LinAlgError) as error:
+            why = str(error)
+            if not isinstance(error, Damaged):
+                if self._found is None:
+                    raise
+                why = "it holds a matrix that is not positive definite"  # the one that rows give is
             raise ValueError(
-                f"checkpoint: {self.path} is truncated or damaged: {error}; delete it to start anew, "
+                f"checkpoint: {self.path} is truncated or damaged: {why}; delete it to start anew, "
                 "or name another file."
             ) from None
 
@@ -133,10 +138,44 @@ class Checkpoint:
             os.remove(self.path)
 
 
+def _agree(mine, other) -> bool:
+    """Whether two values are the same; files in the same order may have moved."""
+    if isinstance(mine, dict) and isinstance(other, dict):
+        return list(mine.values()) == list(other.values())
+    return mine == other
+
+
 def _difference(name: str, other, mine) -> str:
+    if isinstance(mine, dict) and isinstance(other, dict):
+        return _moved(other, mine)
     if any(isinstance(v, str) and re.fullmatch("[0-9a-f]{64}", v) for v in (other, mine)):
         return f"{name} have changed"  # digests say no more
     return f"{name} was {brief(other, 100)} and is {brief(mine, 100)}"
+
+
+def _moved(other: dict[str, Any], mine: dict[str, Any]) -> str:
+    """Return what has happened to the files or arrays that rows are read from."""
+    for path, value in mine.items():
+        if path in other and other[path] != value:
+            return f"it was written before {brief(path, 300)} changed"
+    added = [path for path in mine if path not in other]
+    removed = [path for path in other if path not in mine]
+    if len(added) == len(removed):
+        return f"{brief(added or list(mine), 300)} {'is' if len(added) == 1 else 'are'} not what it was written with"
+    what = (
+        f"{brief(added[0], 300)} was added"
+        if len(added) > len(removed)
+        else f"{brief(removed[0], 300)} was removed"
+    )
+    return f"it was written before {what}"
+
+
+def digest_of(parts: Iterable[bytes]) -> str:
+    """Return a digest of bytes that come part by part."""
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(part)
+    return sha.hexdigest()
 
 
 def digest(value: Any) -> str:

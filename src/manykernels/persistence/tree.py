@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix, issparse, isspmatrix
 
-from .._util.shapes import Damaged
+from .._util.shapes import FLAGS, REAL, WHOLE, Damaged, Stored, check_arrays, demand
 from .._util.text import brief
 from .classes import CLASSES, Kind, class_of, name_of
 
@@ -264,10 +264,10 @@ class Decoder:
         return out.reshape(shape)
 
     def _make_csr(self, node):
-        parts = tuple(self(node[k]) for k in ("data", "indices", "indptr"))
-        rows = (csr_matrix if node["matrix"] else csr_array)(parts, shape=tuple(node["shape"]))
-        rows.check_format(full_check=True)  # compiled code follows these indices
-        return rows
+        parts = {k: self(node[k]) for k in ("data", "indices", "indptr")}
+        shape = tuple(node["shape"])
+        _check_csr(parts, shape)
+        return (csr_matrix if node["matrix"] else csr_array)(tuple(parts.values()), shape=shape)
 
     def _make_loss(self, node):
         cls = _look_up("loss", node["name"])
@@ -312,6 +312,25 @@ class Decoder:
                 _checked(check)
         self._seen.append(value)
         return value
+
+
+def _check_csr(parts: dict[str, Any], shape: tuple[Any, ...]) -> None:
+    """Refuse indices that lead out of a sparse matrix: compiled code follows them.
+
+    SciPy's own check leaves `indptr` unread where its last entry says that there are no values.
+    """
+    demand(
+        len(shape) == 2 and all(type(n) is int and 0 <= n < 2**63 for n in shape), "a matrix without a shape"
+    )
+    declared = {
+        "indptr": Stored("rows", WHOLE, 0),
+        "indices": Stored("values", WHOLE, 0, shape[1] - 1),
+        "data": Stored("values", REAL + WHOLE + FLAGS, finite=False),
+    }
+    size = check_arrays(parts, declared, {"rows": shape[0] + 1})["values"]
+    ends = parts["indptr"].astype(np.int64)
+    in_order = ends[0] == 0 and ends[-1] == size and bool(np.all(np.diff(ends) >= 0))
+    demand(in_order, "the rows of a sparse matrix overlap")
 
 
 def _checked(check: Callable[[], None]) -> None:

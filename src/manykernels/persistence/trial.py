@@ -39,6 +39,9 @@ def _check(model) -> None:
     C = getattr(model, "C", "auto")
     known = C == "auto" if isinstance(C, str) else isinstance(C, int | float | np.number) and 0 < C < np.inf
     demand(known, f"C is {brief(C)}, and no positive number")
+    for solver in (model.solver, model.solver_):
+        learns = hasattr(solver, "solve") or (isinstance(solver, str) and solver is not model.solver_)
+        demand(learns, f"{brief(solver)} is no solver")
     width = _width(model)
     _check_family(model.combination_.family, width)
     if hasattr(model, "result_"):
@@ -63,7 +66,7 @@ def _width(model) -> int:
     if not hasattr(model, "columns_"):
         return n
     demand(hasattr(model.columns_, "names_out"), "the table's columns are missing")
-    demand(model.columns_.n_columns == n, "the table has other columns than the model")
+    demand(len(model.columns_.names_in) == n, "the table has other columns than the model")
     return model.columns_.width
 
 
@@ -121,9 +124,10 @@ def _predict(model, width: int) -> None:
     predictor = model.result_.predictor
     row = _row(model, width, predictor)
     if not (issparse(row) and not model.combination_.family.accepts_sparse):
-        F = predictor.scores(row)
-        demand(F.shape == (1, len(predictor.intercept)), "its scores have another shape")
-        demand(np.isfinite(F).all(), "its scores are not finite")
+        for side in (row, -row):  # sums that overflow cancel on one of them
+            F = predictor.scores(side)
+            demand(F.shape == (1, len(predictor.intercept)), "its scores have another shape")
+            demand(np.isfinite(F).all(), "its scores are not finite")
     raw: Any = row
     if hasattr(model, "columns_"):
         raw = model.columns_.example()

@@ -13,6 +13,8 @@ from .base import BatchSolver, Solver, StreamingSolver, TwoStageSolver
 from .blockwise import Blockwise
 from .greedy import Greedy
 from .greedy_alignment import GreedyAlignment
+from .hessian import HessianMKL
+from .hierarchical import Hierarchical
 from .leave_one_out import LeaveOneOut
 from .log import Step
 from .lp_norm import LpNorm
@@ -31,6 +33,8 @@ __all__ = [
     "Blockwise",
     "Greedy",
     "GreedyAlignment",
+    "HessianMKL",
+    "Hierarchical",
     "LeaveOneOut",
     "LpNorm",
     "MirrorDescent",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..certificates import certificate, mean_loss, norm
 from ..combination import Combination
 from ..families.base import Enumerable, HasFeatures, can
 from ..families.draws import draw_from
-from ..machines import Fit, solve_dual, solve_primal
+from ..machines import Fit, GrowingRidge, solve_dual, solve_primal
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
 from .workspace import ONE_THREAD
@@ -22,6 +23,9 @@ from .workspace import ONE_THREAD
 WIDE = 1 / 3
 #: Families up to this size are looked at member by member: bound to the rows once, compared, and shown in full.
 FEW_MEMBERS = 5000
+#: From so many rows on, the squared loss keeps the sums over rows of its columns: to make them anew for every machine
+#: would take longer than all the rest of a step.
+MANY_ROWS = 20_000
 
 
 class _AllMembers:
@@ -66,9 +70,11 @@ class Active:
     problem : Problem
     p : float
         The norm of the objective.
+    many_rows : int
+        From so many rows on, the squared loss keeps the sums over rows of its columns.
     """
 
-    def __init__(self, problem: Problem, p: float):
+    def __init__(self, problem: Problem, p: float, many_rows: int = MANY_ROWS):
         self.problem = problem
         self.family: Any = problem.family
         self.p = p
@@ -86,6 +92,9 @@ class Active:
         self._K: np.ndarray | None = None
         self._unit = 1.0  # K_θ is _unit · _K
         self._last: Fit | None = None
+        self._ridge: GrowingRidge | None = None
+        if self._columns is not None and problem.loss.name == "squared" and problem.n_rows >= many_rows:
+            self._ridge = GrowingRidge(problem.Y, problem.C, problem.sample_weight)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -96,10 +105,14 @@ class Active:
         """Return ρ² of members."""
         return self.problem.scale.rho_sq(members, self.p)
 
+    def include(self, members: Sequence[Any], rho_sq: np.ndarray) -> list[int]:
+        """Return the places of members, which may be new, and then have no weight yet, or repeated."""
+        pairs = zip(members, rho_sq, strict=True)
+        return [self.place[z] if z in self.place else self._append(z, r) for z, r in pairs]
+
     def add(self, members: Sequence[Any], increments: np.ndarray, rho_sq: np.ndarray) -> None:
         """Add to the weights θ of members, which may be new or repeated."""
-        pairs = zip(members, rho_sq, strict=True)
-        places = [self.place[z] if z in self.place else self._append(z, r) for z, r in pairs]
+        places = self.include(members, rho_sq)
         np.add.at(self.theta, places, increments)
         if self._list is not None:
             self._K = None  # one pass over the bank is cheaper than evaluating kernels anew
@@ -138,9 +151,16 @@ class Active:
             self._K *= self._unit
             self._unit = 1.0
 
+    def reweigh(self, theta: np.ndarray) -> None:
+        """Replace all weights; members without stay where they are."""
+        self.theta = theta
+        self._K, self._unit = None, 1.0
+
     def set(self, theta: np.ndarray) -> None:
         """Replace all weights; members without are dropped."""
         keep = np.flatnonzero(theta > 0)
+        if self._ridge is not None:
+            self._ridge.keep(keep[keep < self._ridge.n_columns])
         self.members = [self.members[i] for i in keep]
         self.place = {z: i for i, z in enumerate(self.members)}
         self.theta, self.rho_sq = theta[keep], self.rho_sq[keep]
@@ -166,7 +186,10 @@ class Active:
         narrow = self._columns is not None and k + 1 < WIDE * n and self._K is None
         size = k + 1 if narrow else n
         with one_blas_thread() if size < ONE_THREAD else nullcontext():
-            if narrow:
+            if narrow and self._ridge is not None:
+                assert self._columns is not None
+                fit = self._ridge.solve(self._columns[:, :k], self.weights())
+            elif narrow:
                 assert self._columns is not None
                 Z = np.empty((n, k + 1))
                 np.multiply(self._columns[:, :k], np.sqrt(self.weights()), out=Z[:, :k])
@@ -240,13 +263,21 @@ class Active:
         """Return the kernel."""
         return Combination(self.family, self.members, self.weights(), np.sqrt(self.rho_sq), norms)
 
+    def explicit(self, fit: Fit) -> Fit:
+        """Return a solution on the Gram matrix of explicit features with coefficients of these, and their scores.
+
+        They need no training rows to predict; where C is large they differ from KA by more than the last digits.
+        """
+        if fit.W is not None or self._columns is None:
+            return fit
+        Z = self._columns[:, : len(self)] * np.sqrt(self.weights())
+        W = np.vstack([Z.T @ fit.A, fit.A.sum(axis=0)])
+        return replace(fit, W=W, F=Z @ W[:-1] + W[-1])
+
     def predictor(self, fit: Fit, combination: Combination) -> Predictor:
-        """Return the predictor."""
+        """Return the predictor of what `explicit` returns."""
         if fit.W is not None:
             return Primal(combination, fit.W[:-1] * np.sqrt(self.weights())[:, None], self.intercept(fit))
-        if self._columns is not None:  # explicit features need no training rows to predict
-            W = (self._columns[:, : len(self)].T @ fit.A) * self.weights()[:, None]
-            return Primal(combination, W, self.intercept(fit))
         return Dual.from_training(combination, self.problem.X, fit.A, self.intercept(fit))
 
 

@@ -16,6 +16,8 @@ from .centring import Centring, centred_products, nonnegative_weights, squares_l
 
 #: Least variance of a combination, relative to its mean diagonal, that is scaled to 1; less is next to rounding.
 LEAST_VARIANCE = 1e-6
+#: What the scale of a kernel may be, whose inner products with others and their weights are computed with.
+LARGEST = 1e70
 
 
 def weigh(
@@ -26,6 +28,7 @@ def weigh(
     centred: bool = True,
 ) -> tuple[np.ndarray, float]:
     """Return the best aligned θ of some members, on an arbitrary scale, and the alignment it reaches."""
+    check_alignable(problem, members, rho_sq)
     M, b, norm = _products(problem, members, own_pairs, centred, diagonal_only=False)
     inverse = np.divide(1.0, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
     M, b = M * np.multiply.outer(inverse, inverse), b * inverse
@@ -35,6 +38,17 @@ def weigh(
         theta[np.argmax(np.where(norms > 0, _ratios(b, norms), -np.inf))] = 1.0
     length = float(np.sqrt(max(theta @ M @ theta, 0.0)))
     return theta, float(b @ theta) / (length * norm) if length > 0 else 0.0
+
+
+def check_alignable(problem: Problem, members: Sequence[Any], rho_sq: np.ndarray) -> None:
+    """Raise ValueError for members whose squares leave the range of floats: alignment is made of those."""
+    extreme = np.flatnonzero((rho_sq > LARGEST) | ((rho_sq < 1 / LARGEST) & (rho_sq > 0)))
+    if len(extreme):
+        name, scale = problem.family.label(members[extreme[0]]), rho_sq[extreme[0]]
+        raise ValueError(
+            f"kernels: {name} has the scale {scale:.1e} on these rows, too extreme to align; standardise the columns "
+            "of X."
+        )
 
 
 def own_alignments(

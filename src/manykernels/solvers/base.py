@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
 from ..families.finite import Precomputed
+from ..kernels.statistics import dense
 from ..losses import Loss, get_loss
 from ..predictors import Dual, Predictor
 from ..problem import Problem, Result, Trace
@@ -26,11 +27,14 @@ from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
 from .loop import PATIENCE, ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
+from .per_target import joined, of_targets
 from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
 
 #: What to say where rounding ends the steps.
 STALLED = "the last ones brought no progress: raise tol, lower C, or standardise the columns of X"
+#: What columns of X and mean diagonals of kernels, and what targets, may be where features are in single precision.
+FARTHEST_X, FARTHEST_Y = 1e30, 1e15
 #: Relative gap of runs that are only compared with each other.
 ROUGH = 1e-2
 
@@ -100,6 +104,14 @@ class Solver(BaseEstimator):
         """Raise ValueError when a parameter makes no sense; subclasses add what involves several of them."""
         check_parameters(self, self.rules)
 
+    def check_weighs_targets(self) -> None:
+        """Raise ValueError where the solver cannot give every target weights of its own."""
+        if not hasattr(self, "solve_targets"):
+            raise ValueError(
+                f"weights='per_target' needs a solver that weighs kernels target by target, such as LpNorm or "
+                f"LeaveOneOut, and {type(self).__name__} is none; pass one of these, or weights='shared'."
+            )
+
     def check_compatible(self, family: Family, loss: Loss) -> None:
         """Raise ValueError, in one sentence, when the family or the loss does not fit this solver."""
         name = type(self).__name__
@@ -121,6 +133,11 @@ class Solver(BaseEstimator):
         """Return the loss, the one given or what ``"auto"`` means here, after a check that all go together."""
         name = self.default_loss(n_classes) if isinstance(loss, str) and loss == "auto" else loss
         settled = get_loss(name)
+        if settled.structured:
+            raise ValueError(
+                f"loss is {brief(settled)}, whose outputs span several rows, and an estimator predicts row by row; "
+                "pass a Problem with groups to Obscure().solve instead."
+            )
         self.check_compatible(family, settled)
         return settled
 
@@ -128,8 +145,10 @@ class Solver(BaseEstimator):
         """Whether it chooses C itself for this problem, where that is left open."""
         return self.chooses_C
 
-    def penalties(self, u: np.ndarray, g: np.ndarray, lam: float) -> tuple[float, float]:
-        """Return the penalty of the norms u, over λ/2, and its conjugate at g: what a certificate needs."""
+    def penalties(
+        self, u: np.ndarray, g: np.ndarray, lam: float, members: Sequence[Any] = ()
+    ) -> tuple[float, float]:
+        """Return the penalty of the norms u of members, over λ/2, and its conjugate at g: what a certificate needs."""
         return penalties(u, g, self.p)
 
     def default_loss(self, n_classes: int | None) -> str:
@@ -242,6 +261,35 @@ class StreamingSolver(Solver):
     def check_state(self, state: State, problem: Problem) -> None:
         """Raise Damaged where a state that came from a file is none of this solver's on such a problem."""
 
+    def check_range(self, batch: Problem, *, part: bool = False) -> None:
+        """Raise ValueError for rows, targets or kernels beyond single precision, which features are computed in.
+
+        `part` says that there are other rows, beside which these may be as small as they like.
+        """
+        tops = np.ravel(dense(abs(batch.X).max(axis=0))) if batch.n_rows else np.zeros(0)
+        found = [(f"column {j} of X", top, FARTHEST_X) for j, top in enumerate(tops.tolist())]
+        if batch.loss.regression:
+            found.append(("y", float(np.abs(batch.Y).max(initial=0.0)), FARTHEST_Y))
+        for what, top, most in found:
+            if top > most or (0.0 < top < 1 / most and not part):
+                raise ValueError(
+                    f"{what} has values up to {top:.0e}, and {type(self).__name__} computes in single precision; "
+                    "rescale it."
+                )
+        for family in () if part else batch.family.families():
+            if not np.isinf(family.size()):
+                self._check_sizes(family, batch)
+
+    def _check_sizes(self, family: Any, batch: Problem) -> None:
+        members = family.members()
+        size = family.mean_diag(batch.X, members, batch.sample_weight)
+        extreme = np.flatnonzero(~(size <= FARTHEST_X) | ((size < 1 / FARTHEST_X) & (size > 0)))
+        if len(extreme):
+            raise ValueError(
+                f"kernels: {family.label(members[extreme[0]])} has values of {size[extreme[0]]:.0e} on these rows, and "
+                f"{type(self).__name__} computes in single precision; standardise the columns of X."
+            )
+
     @property
     def rows_at_once(self) -> int:
         """Rows that a stream hands to `update` together."""
@@ -347,9 +395,17 @@ class BatchSolver(Solver):
         if descent.interrupted:
             warn_interrupted(n_iter, "iterations", gap)
         elif not (descent.closed or descent.stopped):
-            advice = STALLED if descent.stalled else "raise max_iter or tol"
+            advice = "raise max_iter or tol" if n_iter >= self.max_iter else STALLED
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
         return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+
+    def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
+        """Give every target weights of its own: one problem after the other, on the same kernels.
+
+        The objective and the gap are sums over the targets.
+        """
+        numbers = [np.array([k]) for k in range(problem.n_outputs)]
+        return joined(problem, [(k, self.solve(of_targets(problem, k), None, on_iteration)) for k in numbers])
 
 
 def generator(random_state: Any) -> np.random.Generator:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 from scipy.optimize import nnls
 
 from .._util.threads import map_in_threads
@@ -21,6 +23,8 @@ STACK_BYTES = 2**26
 LEAST_REST = 1e-10
 #: Centred kernels smaller than this, relative to the kernel itself, are rounding.
 VANISHING = 1e-13
+#: Kernels beyond which inner products are factored by Cholesky's method.
+MANY = 1000
 
 
 class Centring:
@@ -99,10 +103,18 @@ def centred_products(
     M : (m, m) or (m,) array
     b : (m,) array
     """
-    if isinstance(bank, FeatureBank):
-        M, b = _from_features(bank, centring, Y)
-        return (np.diagonal(M).copy(), b) if diagonal_only else (M, b)
-    return _from_tiles(bank, centring, Y, diagonal_only, stack_bytes)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(bank, FeatureBank):
+            M, b = _from_features(bank, centring, Y)
+            M = np.diagonal(M).copy() if diagonal_only else M
+        else:
+            M, b = _from_tiles(bank, centring, Y, diagonal_only, stack_bytes)
+    if not (np.isfinite(M).all() and np.isfinite(b).all()):
+        raise ValueError(
+            "kernels: squares of their values on these rows leave the range of floats, and alignment needs them; "
+            "standardise the columns of X, or lower the degree."
+        )
+    return M, b
 
 
 def _from_features(bank: FeatureBank, centring, Y):
@@ -185,11 +197,22 @@ def nonnegative_weights(M: np.ndarray, b: np.ndarray) -> np.ndarray:
     if len(used) == 0:
         return v
     scaled = M[np.ix_(used, used)] / np.multiply.outer(norms[used], norms[used])
-    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-    kept = values > len(used) * np.finfo(float).eps * values[-1]
-    root = np.sqrt(values[kept])
-    factor = root[:, None] * vectors[:, kept].T
-    target = (vectors[:, kept].T @ (b[used] / norms[used])) / root
+    factor, target = least_squares((scaled + scaled.T) / 2, b[used] / norms[used])
     found, _ = nnls(factor, target, maxiter=max(300, 30 * len(used)))
     v[used] = found / norms[used]
     return v
+
+
+def least_squares(M: np.ndarray, b: np.ndarray, many: int = MANY) -> tuple[np.ndarray, np.ndarray]:
+    """Return F and t with FᵀF = M and Fᵀt = b, without the directions in which M is zero to rounding."""
+    least = len(b) * np.finfo(float).eps
+    if len(b) > many:  # Cholesky with pivots: O(m r²) for the rank r, which few rows keep low
+        L, pivots, rank, _ = dpstrf(M, tol=least, lower=1)
+        L, order = np.tril(L)[:, :rank], pivots - 1
+        factor = np.empty((rank, len(b)))
+        factor[:, order] = L.T
+        return factor, solve_triangular(L[:rank], b[order[:rank]], lower=True)
+    values, vectors = np.linalg.eigh(M)
+    kept = values > least * values[-1]
+    root = np.sqrt(values[kept])
+    return root[:, None] * vectors[:, kept].T, (vectors[:, kept].T @ b) / root

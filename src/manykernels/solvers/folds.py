@@ -100,8 +100,9 @@ def _split(label: np.ndarray, unit: np.ndarray, count: int) -> list[tuple[np.nda
 
     n_units, classes = len(np.unique(unit)), np.bincount(label)
     grouped = n_units < len(unit)
-    several = np.count_nonzero(classes) > 1
-    count = min(count, n_units, int(classes.max()))
+    # Equal rows are one unit, with one of their labels: no class may be left with two.
+    several = np.count_nonzero(classes) > 1 and classes.max() > 1
+    count = min(count, n_units, int(classes.max()) if several else n_units)
     kind: Any
     if several:
         kind = (StratifiedGroupKFold if grouped else StratifiedKFold)(count, shuffle=True, random_state=0)

@@ -27,7 +27,7 @@ from .base import ROUGH, Solver, check_init, generator
 from .log import Log
 from .loop import ROUNDING, Interruptible
 from .projected import SAME, Point, onto_ball, spectral_steps
-from .workspace import ONE_THREAD, refuse_infinite
+from .workspace import ONE_THREAD, check_size
 
 #: Degree where neither the solver nor the family has one.
 DEGREE = 2
@@ -274,7 +274,7 @@ class _Power:
         T = self.bank.gram(weights)
         with np.errstate(over="ignore", invalid="ignore"):
             K = power(T, self.degree, constant)
-        refuse_infinite(K)
+        check_size(K.sum(), K.trace())
         K += 1.0  # the intercept: a constant kernel of weight 1
         fit = solve_dual(K, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
         self._last = fit

@@ -9,6 +9,8 @@ from .weights import simplex_start
 
 #: How far from the best point towards the master's solution a cut is taken.
 INWARD = 0.5
+#: Weights that differ by less are the same.
+SAME = 1e-13
 
 
 class SILP(BatchSolver):
@@ -60,7 +62,10 @@ class SILP(BatchSolver):
             corner = solve_master(np.array(slopes), np.array(offsets), work.alive)
             theta = share * corner + (1 - share) * best.theta
             theta[theta < 1e-6] = 0.0  # else a kernel that the master dropped would linger
-            current = work.evaluate(theta / theta.sum())
+            theta /= theta.sum()
+            if np.abs(theta - current.theta).max() <= SAME:  # the same machine would give the same cut
+                return
+            current = work.evaluate(theta)
             yield current
             if current.value < best.value:
                 best, share = current, INWARD

@@ -101,8 +101,11 @@ def _right(F: np.ndarray, Y: np.ndarray, s: np.ndarray) -> float:
     return float(np.average(same.ravel(), weights=s))
 
 
-def warn_of_rounding(problem: Problem, result: Result) -> None:
-    """Warn where a certificate from the dual coefficients has fewer than eight digits, whoever computes it."""
+def warn_of_rounding(problem: Problem, result: Result, mean: np.ndarray) -> None:
+    """Warn where a certificate from the dual coefficients has fewer than eight digits, whoever computes it.
+
+    `mean` was taken off the targets, and is part of the scores that anybody else sees.
+    """
     A = result.dual_coef
     if A is None or result.gap_kind != "exact" or not A.any():
         return
@@ -114,13 +117,21 @@ def warn_of_rounding(problem: Problem, result: Result) -> None:
     largest = 1.0 + float(result.combination.diag(problem.X).max())
     s = problem.sample_weight
     kinks = 0.0 if problem.loss.smooth else float(s @ A.any(axis=1)) / len(s)
-    noise = rounding(A, form, largest, C, explicit=explicit, kinks=kinks)
-    share = noise / max(abs(result.objective), np.finfo(float).tiny)
-    if share > FEW_DIGITS:
-        top = C * float(s.max())
+    offset = float(np.abs(mean).max())
+
+    def share(offset: float) -> float:
+        noise = rounding(A, form, largest, C, s, explicit=explicit, kinks=kinks, offset=offset)
+        return noise / max(abs(result.objective), np.finfo(float).tiny)
+
+    if share(offset) > FEW_DIGITS:
+        why = (
+            f"losses are that small beside what scores are made of, with {C * float(s.max()):.0e} for C times the "
+            "largest weight; lower C, or weights that stand out"
+        )
+        if share(0.0) < 0.5 * share(offset):
+            why = f"the mean of y is {offset:.0e} and hides what differs between rows; subtract it"
         warn(
-            f"rounding limits objective_ and gap_ to about {10 * share:.0e} of the objective, as C times the largest "
-            f"weight is {top:.0e}; lower C, or weights that stand out.",
+            f"rounding limits objective_ and gap_ to about {10 * share(offset):.0e} of the objective, as {why}.",
             ConvergenceWarning,
         )
 

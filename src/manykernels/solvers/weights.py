@@ -116,7 +116,7 @@ def reduced_gradient(work: Workspace, init: np.ndarray | None) -> Iterator[Itera
         if not direction.any():
             return
         moved = current
-        for trial in _line_search(work, current, direction):
+        for trial in line_search(work, current, direction):
             yield trial
             model.learn(trial.theta - current.theta, current.g - trial.g)
             if trial.value < moved.value:
@@ -128,7 +128,7 @@ def reduced_gradient(work: Workspace, init: np.ndarray | None) -> Iterator[Itera
         current = moved
 
 
-def _line_search(work, start, direction, most=8):
+def line_search(work, start, direction, most=8):
     """Yield evaluated points along the direction until the objective has fallen enough.
 
     The full step first; then regula falsi on the derivative -(λ/2) <g, direction>. J is convex.
@@ -154,6 +154,11 @@ def _line_search(work, start, direction, most=8):
         step = low + min(max(share, 0.1), 0.9) * (high - low)
 
 
+def fixed_curvature(theta, g) -> np.ndarray:
+    """Return 2 g_i/θ_i, the curvature of J with the machine's coefficients fixed, where its gradient is -g."""
+    return 2.0 * np.maximum(g, 1e-3 * g.max()) / np.maximum(theta, ENTRY)
+
+
 def _move(theta, direction, step):
     """Return the point on the simplex that is `step` along the direction; weights stop at zero."""
     moved = np.maximum(theta + step * direction, 0.0)
@@ -175,7 +180,7 @@ class _Curvature:
 
     def matrix(self, theta, g):
         """Return the BFGS matrix."""
-        B = np.diag(2.0 * np.maximum(g, 1e-3 * g.max()) / np.maximum(theta, ENTRY))
+        B = np.diag(fixed_curvature(theta, g))
         for step, change in self.pairs:
             Bs = B @ step
             B += np.outer(change, change) / (step @ change) - np.outer(Bs, Bs) / (step @ Bs)
@@ -190,14 +195,14 @@ class _Curvature:
         free = alive & ((theta > 0) | (g > level))
         while True:
             d = np.zeros(len(theta))
-            d[free] = _newton_step(B[np.ix_(free, free)], g[free])
+            d[free] = newton_step(B[np.ix_(free, free)], g[free])
             outward = free & (theta <= 0) & (d < 0)
             if not outward.any():
                 return d if d @ g > 0 else np.zeros_like(d)
             free &= ~outward
 
 
-def _newton_step(B, g):
+def newton_step(B, g):
     """Return the minimiser of ½ dᵀBd - gᵀd subject to Σd = 0."""
     inverse = np.linalg.solve(B, np.column_stack([g, np.ones(len(g))]))
     return inverse[:, 0] - inverse[:, 1] * (inverse[:, 0].sum() / inverse[:, 1].sum())

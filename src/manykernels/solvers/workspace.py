@@ -13,12 +13,14 @@ from .._util.threads import one_blas_thread
 from ..certificates import certificate, mean_loss, penalties
 from ..combination import Combination
 from ..families.base import Family
-from ..machines import Fit, solve_dual, solve_primal
+from ..machines import Fit, solve_dual, solve_primal, value_hessian
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
 
 #: Machines with smaller systems than this run BLAS on one thread: its threads cost more than they bring.
 ONE_THREAD = 2000
+#: Sums of a kernel's values on all rows: machines divide by them, and take their squares times those of C.
+LARGEST = 1e200
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,7 @@ class Iterate:
     ----------
     theta : (m,) array
     A : (n, c) dual coefficients, dual feasible
+    F : (n, c) scores of the training rows
     W : (k, c) coefficients of explicit features, or None
     intercept : (c,) array
     g : (m,) array, tr(AᵀK_iA)/ρ_i²; the gradient of J is -(λ/2) g
@@ -39,6 +42,7 @@ class Iterate:
 
     theta: np.ndarray
     A: np.ndarray
+    F: np.ndarray
     W: np.ndarray | None
     intercept: np.ndarray
     g: np.ndarray
@@ -51,15 +55,6 @@ class Iterate:
     def gap(self) -> float:
         """Return P - D, never below zero by more than rounding."""
         return self.objective - self.dual
-
-
-def refuse_infinite(K: np.ndarray) -> None:
-    """Raise ValueError for a kernel matrix with values beyond the range of floats."""
-    if not np.isfinite(K.sum()):
-        raise ValueError(
-            "kernels: their values on these rows are too large to add up; standardise the columns of X, or lower "
-            "the degree."
-        )
 
 
 class Workspace:
@@ -143,22 +138,50 @@ class Workspace:
         W = np.zeros((columns, pb.n_outputs)) if columns is not None and narrow else None
         return self._certified(theta, zero, zero, W, np.zeros(pb.n_outputs), none, none)
 
+    def hessian(self, iterate: Iterate, some: np.ndarray) -> np.ndarray:
+        """Return the second derivatives of J in the weights θ of some members, over λ/2.
+
+        In these units the gradient is -g. Losses with kinks have those of the face that A lies in. Two passes over the
+        kernels, a Newton step of the machine, and O(k n² c) for k members.
+        """
+        pb, weights = self.problem, self.weights(iterate.theta)
+        members = [self.members[i] for i in some.tolist()]
+        moved = self.family.apply(pb.X, pb.X, iterate.A, members) / self.rho_sq[some, None, None]
+        columns = self.bank.n_columns(weights)
+        explicit = columns is not None and columns + 1 < pb.n_rows
+        matrix = self._features(weights)[0] if explicit else self._gram(weights)
+        fit = Fit(iterate.A, iterate.F, None, 0, 0.0)
+        with one_blas_thread() if min(matrix.shape) < ONE_THREAD else nullcontext():
+            return 2.0 * value_hessian(
+                moved, matrix, pb.Y, pb.loss, pb.C, pb.sample_weight, fit, explicit=explicit
+            )
+
+    def _gram(self, weights) -> np.ndarray:
+        """Return K_θ + 1: the intercept is a constant kernel of weight 1."""
+        K = self.bank.gram(weights)
+        check_size(K.sum(), K.trace())
+        K += 1.0
+        return K
+
+    def _features(self, weights) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return Z, the member of each of its columns but the last, and what they were multiplied by."""
+        phi, owner = self.bank.features(weights)
+        root = np.sqrt(weights[owner])
+        Z = np.empty((self.problem.n_rows, len(owner) + 1))
+        np.multiply(phi, root, out=Z[:, :-1])
+        Z[:, -1] = 1.0
+        check_size(np.einsum("ij,ij->", Z, Z))
+        return Z, owner, root
+
     def _dual(self, weights):
         pb = self.problem
-        K = self.bank.gram(weights)
-        refuse_infinite(K)
-        K += 1.0  # the intercept: a constant kernel of weight 1
-        fit = solve_dual(K, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
+        fit = solve_dual(self._gram(weights), pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
         self._last = fit
         return fit.A, fit.F
 
     def _primal(self, weights):
         pb = self.problem
-        phi, owner = self.bank.features(weights)
-        root = np.sqrt(weights[owner])
-        Z = np.empty((pb.n_rows, len(owner) + 1))
-        np.multiply(phi, root, out=Z[:, :-1])
-        Z[:, -1] = 1.0
+        Z, owner, root = self._features(weights)
         fit = solve_primal(Z, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
         self._last = fit
         assert fit.W is not None
@@ -176,7 +199,7 @@ class Workspace:
         known = pb.loss, pb.Y, F, A, pb.C, pb.sample_weight
         bounds = certificate(*known, penalty=penalty, dual_penalty=dual_penalty, intercept=b)
         value = bounds.primal + self.lam / 2 * (fixed - penalty)
-        return Iterate(theta, A, W, b, g, u, value, bounds.primal, bounds.dual)
+        return Iterate(theta, A, F, W, b, g, u, value, bounds.primal, bounds.dual)
 
     def combination(self, iterate: Iterate) -> Combination:
         """Return the kernel of an iterate."""
@@ -190,3 +213,12 @@ class Workspace:
         if iterate.W is not None:
             return Primal(combination, iterate.W, iterate.intercept)
         return Dual.from_training(combination, self.problem.X, iterate.A, iterate.intercept)
+
+
+def check_size(*sums: float) -> None:
+    """Raise ValueError for sums of a kernel's values that leave the range of floats, or come near its end."""
+    if not np.abs(sums).max() <= LARGEST:
+        raise ValueError(
+            "kernels: their values on these rows are too large to add up; standardise the columns of X, or lower the "
+            "degree."
+        )

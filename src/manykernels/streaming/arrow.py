@@ -26,6 +26,8 @@ from .sources import CHUNK_ROWS, Chunk, Source, keys_of
 WRITABLE = ("parquet", "pq", "csv", "feather", "arrow", "ipc")
 #: Fewer rows than this are read together with the next ones: a batch costs time for every column.
 LEAST_ROWS = 1024
+#: Bytes of a file that are looked at together.
+PART = 2**20
 #: What compresses CSV, by the ending of a file's name.
 PACKERS: dict[str, Any] = {
     ".gz": lambda stream: gzip.GzipFile("", "wb", fileobj=stream),
@@ -143,7 +145,8 @@ class Tables(Source):
         wanted = [] if targets_only else list(self.names or ())
         columns = [*wanted, *listed(self.y), *listed(self.sample_weight)]
         first = 0
-        self._check_unchanged(fragment)
+        path = getattr(fragment, "path", "")
+        self._check_unchanged(path)
         with in_one_sentence(where):
             for batch in self._batches(fragment, group, list(dict.fromkeys(columns))):
                 X = None if targets_only else self._rows(batch)
@@ -153,11 +156,25 @@ class Tables(Source):
                     s = _numbers(batch.column(self.sample_weight)).astype(float)
                 yield Chunk(X, y, s, keys_of(unit, first, batch.num_rows), where, first)
                 first += batch.num_rows
-        self._check_unchanged(fragment)
+        self._check_unchanged(path)
 
-    def _check_unchanged(self, fragment) -> None:
+    def contents(self):
+        for path in getattr(self.dataset, "files", ()):
+            self._check_unchanged(path)
+            yield path, self._bytes_of(path)
+
+    def _bytes_of(self, path: str) -> Iterator[bytes]:
+        """Yield the bytes of a file, after what the names of its folders say."""
+        yield "/".join(part for part in path.split("/") if "=" in part).encode()
+        with (
+            in_one_sentence(path),
+            self.dataset.filesystem.open_input_stream(path, compression=None) as stream,
+        ):
+            while part := stream.read(PART):
+                yield part
+
+    def _check_unchanged(self, path: str) -> None:
         """Refuse a file that is no longer what it was: passes over different rows would make one model of two."""
-        path = getattr(fragment, "path", "")
         try:
             known = os.stat(path) if path else None
         except OSError:  # on another machine; or gone, and then reading it says so

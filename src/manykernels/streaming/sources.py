@@ -129,6 +129,10 @@ class Source:
         """Yield the chunks of a unit, in order."""
         raise NotImplementedError
 
+    def contents(self) -> Iterator[tuple[str, Iterable[bytes]]]:
+        """Yield what the rows are read from, by name and as bytes; nothing of what is known by reading it only."""
+        return iter(())
+
     @property
     def width(self) -> int | None:
         """Number of features, None if it takes a look at the rows to know."""
@@ -248,6 +252,12 @@ class Arrays(Source):
         n = self.X.shape[0]
         return [min(UNIT_ROWS, n - a) for a in range(0, n, UNIT_ROWS)]
 
+    def contents(self):
+        for name in ("X", "y", "sample_weight"):
+            values = getattr(self, name)
+            if values is not None:
+                yield name, _bytes_of(values)
+
     def read(self, unit, *, targets_only=False):
         part = slice(unit * UNIT_ROWS, (unit + 1) * UNIT_ROWS)
         X = None if targets_only else self._rows(part)
@@ -265,6 +275,16 @@ class Arrays(Source):
         if not self.any_kind:
             raise ValueError(f"X holds {X.dtype}, not numbers.")
         return np.asarray(X)
+
+
+def _bytes_of(values) -> Iterator[bytes]:
+    """Yield the rows of an array as bytes, part by part, as it may lie in a file."""
+    yield f"{values.dtype} {values.shape}".encode()
+    for first in range(0, values.shape[0], UNIT_ROWS):
+        part = values[first : first + UNIT_ROWS]
+        part = part.toarray() if sp.issparse(part) else np.asarray(part)
+        # The bytes of an object are its address.
+        yield repr(part.tolist()).encode("utf-8", "replace") if part.dtype.hasobject else part.tobytes()
 
 
 # -- batches -------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._util.checks import refuse_overflow
 from .sources import Chunk, Source, as_one, uniform
 
 #: Most rows, and most bytes, of the first sample.
@@ -99,7 +100,9 @@ def _checked_targets(chunk: Chunk, classify: bool):
         raise ValueError(
             f"y holds a missing or infinite value in row {row:,} of {chunk.place}; remove that row."
         )
-    return y if classify else y.astype(float), checked_weights(chunk)
+    y, s = y if classify else y.astype(float), checked_weights(chunk)
+    refuse_overflow(None if classify else y, 1.0, s, part=True)
+    return y, s
 
 
 def checked_weights(chunk: Chunk) -> np.ndarray:

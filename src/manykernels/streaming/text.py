@@ -9,6 +9,8 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,9 +121,19 @@ class _Lines:
             raise ValueError(f"{self.path} is not UTF-8 text in line {line:,}; save it as UTF-8.") from None
 
 
+@contextmanager
+def _long_values() -> Iterator[None]:
+    """Let Python's reader take values of any length; by default it refuses those above 128 KiB."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def _check_quotes(path: str, delimiter: str, pa) -> None:
     """Read value by value, which is slow and strict."""
-    with io.TextIOWrapper(pa.input_stream(path), encoding="utf-8-sig", newline="") as text:
+    with _long_values(), io.TextIOWrapper(pa.input_stream(path), encoding="utf-8-sig", newline="") as text:
         rows: Any = csv.reader(text, delimiter=delimiter, strict=True)
         line = 0
         try:

@@ -37,6 +37,9 @@ class View(Source):
         bound.names, bound.any_kind = bound.inner.names, bound.inner.any_kind
         return bound
 
+    def contents(self):
+        return self.inner.contents()
+
     def unit_rows(self):
         return self.inner.unit_rows()
 

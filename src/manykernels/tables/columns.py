@@ -146,7 +146,7 @@ class Columns:
             **learned,
         )
 
-    def transform(self, X: Any, *, narrow: bool = False, most: int = DENSE_BYTES) -> np.ndarray:
+    def transform(self, X: Any, *, most: int = DENSE_BYTES) -> np.ndarray:
         """Return rows, those learned from or others, as numbers.
 
         Parameters
@@ -154,14 +154,12 @@ class Columns:
         X : as in `fit`
             Columns are found by name if both tables have names, else by position. Further columns are ignored if
             there are names, and so are columns that were left out.
-        narrow : bool
-            Whether rows of single precision stay so, where there are numbers only.
         most : int
             Bytes up to which sparse rows are made dense.
 
         Returns
         -------
-        array of shape (n, D), float64 or, if `narrow`, float32
+        array of shape (n, D), float64: in single precision, scaled columns would depend on what X is made of
 
         Raises
         ------
@@ -174,9 +172,8 @@ class Columns:
         places, problems = self._places(table)
         if table.matrix is not None and self._only_numbers:
             _refuse(problems)
-            dtype = np.float32 if narrow and table.matrix.dtype == np.float32 else np.float64
             values = [table.series[place] for place in places.values()]
-            return self._scaled(list(places), values, np.empty((table.n_rows, self.width), dtype))
+            return self._scaled(list(places), values, np.empty((table.n_rows, self.width)))
         columns: dict[int, Column] = {}
         for j, place in places.items():
             columns[j] = table.read(place)
@@ -240,11 +237,6 @@ class Columns:
     def width(self) -> int:
         """Number of columns that come out."""
         return int(self._starts[-1])
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns that went in."""
-        return len(self.names_in)
 
     def example(self) -> list[list[Any]]:
         """Return a row such as it could come in."""

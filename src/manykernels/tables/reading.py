@@ -98,6 +98,13 @@ class Table:
         n = int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
         return replace(self, n_rows=n, series=[self.read(j).take(rows) for j in range(len(self.names))])
 
+    def choose(self, columns: Sequence[int]) -> Table:
+        """Return some of the columns."""
+        names = tuple(self.names[j] for j in columns)
+        if self.matrix is not None:
+            return replace(of_matrix(self.matrix[:, list(columns)], names), named=self.named)
+        return replace(self, names=names, series=[self.series[j] for j in columns])
+
     def read(self, j: int) -> Column:
         """Return column j."""
         series = self.series[j]

@@ -7,9 +7,14 @@ where views have named rows, it is not among them.
 
 from __future__ import annotations
 
+import numbers
+import os
+import pathlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.shapes import Stored, check_arrays, demand
-from .._util.text import brief
+from .._util.text import brief, warn
 from .columns import DENSE_BYTES, Columns
 from .reading import Table, open_table
 
@@ -90,6 +95,49 @@ class Views:
     def __init__(self, views: Any):
         self.parts, self.index = _matched(_by_name(views))
 
+    @classmethod
+    def from_columns(cls, X: Any, groups: Any) -> Views:
+        """Return groups of the columns of one table, which may overlap, as views.
+
+        Parameters
+        ----------
+        X : DataFrame, Arrow table or array
+        groups : dict, or path of a GMT file
+            Per view the names of its columns (numbers, where X has no names), a pattern such as ``"rna_*"``, a regular
+            expression from :func:`re.compile`, or a function of X that returns names, such as scikit-learn's
+            ``make_column_selector``. Names that X does not have are left out, as gene sets have many; a group without
+            any column is left out with a warning.
+
+        Returns
+        -------
+        Views
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from manykernels import Views
+        >>> table = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["rna_a", "rna_b", "age"])
+        >>> Views.from_columns(table, {"rna": "rna_*", "all": ["age", "rna_a", "unknown"]})
+        Views(1 rows; rna: 2 columns, all: 2 columns)
+        """
+        table = open_table(X).at_once()
+        places = {name: j for j, name in enumerate(table.names)}
+        chosen = {name: _chosen(which, X, table, places) for name, which in _groups(groups).items()}
+        empty = [name for name, columns in chosen.items() if not columns]
+        if len(empty) == len(chosen):
+            raise ValueError("groups selects no column of X; check the names of its columns.")
+        if empty:
+            warn(
+                f"{len(empty):,} of the groups have no column in X and are left out, such as {brief(empty[0])}."
+            )
+        some = object.__new__(cls)
+        some.parts, some.index = {}, _row_names(X)
+        for name, columns in chosen.items():
+            if columns:
+                own = table.choose(columns)
+                some.parts[name] = Part(own, _present(own))
+        return some
+
     def __len__(self) -> int:
         return len(next(iter(self.parts.values())).present)
 
@@ -126,6 +174,39 @@ class Views:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {part.width:,} columns" for name, part in self.parts.items())
         return f"Views({len(self):,} rows; {sizes})"
+
+
+def _groups(groups: Any) -> dict[str, Any]:
+    """Return groups of columns by name; a GMT file has one a line: name, description, columns."""
+    if isinstance(groups, str | os.PathLike):
+        lines = pathlib.Path(groups).read_text().splitlines()
+        rows = [line.rstrip().split("\t") for line in lines if line.strip()]
+        short = [k for k, row in enumerate(rows) if len(row) < 3]
+        if short:
+            raise ValueError(
+                f"groups: line {short[0] + 1} of {os.fspath(groups)} has no columns; a GMT file has a name, a "
+                "description and names of columns in every line, between tabs."
+            )
+        groups = {row[0]: [name for name in row[2:] if name] for row in rows}
+    if not isinstance(groups, Mapping) or not groups:
+        raise ValueError(
+            f"groups is {brief(groups)}; pass a dict such as {{'rna': 'rna_*'}}, or the path of a GMT file."
+        )
+    return {str(name): which for name, which in groups.items()}
+
+
+def _chosen(which: Any, X: Any, table: Table, places: dict[str, int]) -> list[int]:
+    """Return the numbers of the columns that a group selects."""
+    if callable(which):
+        which = which(X)
+    if isinstance(which, re.Pattern):
+        return [j for name, j in places.items() if which.search(name)]
+    if isinstance(which, str):
+        return [j for name, j in places.items() if fnmatchcase(name, which)]
+    wanted = list(which)
+    if all(isinstance(c, numbers.Integral) and not isinstance(c, bool) for c in wanted):
+        return [int(c) for c in wanted if 0 <= c < len(places)]
+    return [places[str(c)] for c in wanted if str(c) in places]
 
 
 def as_views(X: Any) -> Views | None:
@@ -408,10 +489,11 @@ class ViewColumns:
         """Number of columns that come out."""
         return self.starts[-1] + len(self.names)
 
-    @property
-    def n_columns(self) -> int:
-        """Number of columns that went in."""
-        return sum(self.widths)
+    @cached_property
+    def names_in(self) -> tuple[str, ...]:
+        """Names of the columns that went in, with those of their views."""
+        triples = zip(self.names, self.widths, self.columns, strict=True)
+        return tuple(f"{name}: {c}" for name, d, own in triples for c in (own or [f"x{j}" for j in range(d)]))
 
     @cached_property
     def names_out(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import tracemalloc
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -207,6 +208,45 @@ def test_theorem_4_bounds_the_updates_on_separable_rows(p, eta):
     assert size <= (2 + eta * run.push_sq().max()) * np.sqrt(norm_sq)
 
 
+@pytest.mark.parametrize("p", [1.1, 1.5, 2.0])
+@pytest.mark.parametrize("loss, c", [("hinge", 1), ("max_hinge", 3)])
+def test_theorem_4_bounds_the_updates_where_nothing_separates_the_rows(loss, c, p):
+    pb = replace(contradicting(loss, c), C=0.01)
+    q, n, epochs = p / (p - 1), pb.n_rows, 60
+    # Any predictor bounds them; this one has a small norm, and few losses all the same.
+    best = LpNorm(p, tol=1e-3).solve(pb)
+    losses = pb.loss.value(pb.Y, best.predictor.scores(pb.X))
+    norm_sq = 2 * pb.C * n * (best.objective - losses.mean())
+    for eta in (0.5, 2.0):
+        run, rng = sweeps(pb, p), np.random.default_rng(0)
+        total = sum(run.run(rng.permutation(n), StepRule(batch=False, eta=eta)) for _ in range(epochs))
+        # Every update adds η/q to the coefficient of the right output: so often each row was updated.
+        often = np.abs(np.sum(run.coef, axis=1, where=(pb.Y > 0) | (c == 1))) * q / eta
+        assert often.sum() == pytest.approx(total)
+        slope_sq = (2 if c > 1 else 1) * run.push_sq().max()
+        size, lost = q * (2 / eta + slope_sq) * norm_sq, often @ losses
+        bound = size + lost + np.sqrt(size * lost)
+        assert total <= bound
+        assert bound < 1.25 * total  # a quarter more updates would break it
+        assert (
+            size < 0.05 * total and total > 0.19 * epochs * n
+        )  # there is no end to them, as rows contradict
+
+
+def contradicting(loss, c, n=200):
+    """Return a problem with rows in two copies, one in ten of them with another class: no predictor is right on all."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n // 2, 2)) * 0.5
+    y = rng.integers(max(c, 2), size=n // 2)
+    angle = 2 * np.pi * y / max(c, 2)
+    X += 1.5 * np.column_stack([np.cos(angle), np.sin(angle)])
+    other = np.where(rng.random(n // 2) < 0.2, (y + 1) % max(c, 2), y)
+    X, y = np.vstack([X, X]), np.concatenate([y, other])
+    Y = np.where(y == 0, 1.0, -1.0)[:, None] if c == 1 else np.eye(c)[y]
+    K, family = gaussians(X, [1.0, 2.0, 4.0]), Precomputed().resolve(3)
+    return Problem(K, Y, family, Scale.fit(family, K, "trace"), get_loss(loss), 1.0)
+
+
 def test_more_informative_kernels_mean_fewer_updates():
     views, y = separable(n=400, views=16, seed=3)
     views = [V * [0.35, 1.0] for V in views]  # each view alone overlaps
@@ -321,6 +361,50 @@ def test_nearest_feasible_point_tightens_the_bound():
 
 
 # -- when to stop --------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("tol", [0.0, 1e-3])
+def test_an_online_stage_ends_without_a_word_when_r_no_longer_falls(tol):
+    r = Obscure(1.3, stage="online", tol=tol, random_state=0).solve(contradicting("hinge", 1))
+    values = r.trace.objective
+    assert r.trace.extra["ending"] == ("online",) and r.trace.extra["updates"][-1] > 0
+    assert not r.converged and r.objective == min(values)
+    fell = [
+        min(values[: i - 10]) - min(values[i - 10 : i]) > 10 * tol * min(values[: i - 10])
+        for i in range(11, len(values) + 1)
+    ]
+    assert all(fell[:-1]) and not fell[-1]
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_online_stage_on_separable_rows_ends_with_a_pass_without_mistakes():
+    (X,), y = separable(n=200)
+    K = gaussians(X, [2.0, 4.0])
+    model = MKLClassifier("precomputed", solver=Obscure(1.05, stage="online", random_state=0), C=100.0)
+    updates = model.fit(K, y).trace_.extra["updates"]
+    assert updates[-1] == 0 and 0 not in updates[:-1] and len(updates) > 10
+    assert not model.loss_.value(y[:, None], model.decision_function(K)[:, None]).any()
+
+
+def test_epochs_of_the_online_stage_that_run_out_are_told():
+    with pytest.warns(ConvergenceWarning, match="R is still falling: raise online_epochs"):
+        r = Obscure(1.05, stage="online", online_epochs=3, random_state=0).solve(stacked("hinge"))
+    assert r.n_iter == 3 and r.trace.extra["ending"] == ("online_epochs",)
+
+
+def test_small_p_takes_more_online_epochs_and_a_much_lower_r():
+    # Ten epochs leave the online stage at p = 1.01 far from what it can reach, and R with it.
+    pb = stacked("max_hinge", 3, n=150, C=100.0, sigmas=(0.5, 1.0, 2.0, 4.0))
+    fits = {
+        (p, most): Obscure(p, stage="online", online_epochs=most, random_state=0).solve(pb)
+        for p in (1.01, 1.5)
+        for most in (10, "auto")
+    }
+    assert fits[1.01, "auto"].n_iter > 5 * fits[1.5, "auto"].n_iter
+    assert fits[1.01, "auto"].objective < 0.1 * fits[1.01, 10].objective
+    best = LpNorm(1.01, tol=1e-3).solve(pb).objective
+    assert fits[1.01, "auto"].objective < 2 * best  # R is then at most 1.4 times what it could be
 
 
 def test_it_stops_when_the_objective_has_settled_and_says_so():

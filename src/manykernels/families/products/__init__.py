@@ -5,8 +5,10 @@ The class is :class:`Products`; the other files are what it does with members th
 =======================  ====================================================================================
 ``monomials.py``         members as sorted tuples: listing, counting, naming; the columns Π_j x_j
 ``product_sum.py``       the sum of all members as one kernel, in closed form (p = 2)
+``multiples.py``         sums over all multiples of a member, in closed form
 ``sampling.py``          drawing members near proportionally to g, from Gram matrices: Algorithm 3
 ``monomial_sampler.py``  the same for products of columns, which need no Gram matrices
+``row_sampler.py``       the same from some of the rows, drawn anew for every draw
 ``signed.py``            the same along a direction with both signs, by a bound: for two stages
 ``search.py``            the best member along a direction: grown, drawn, improved factor by factor
 ``monomial_search.py``   the same for products of columns, all of them compared as long as that is affordable
@@ -46,7 +48,9 @@ from ..search import CostedSearcher, ListSearcher
 from .monomial_sampler import MonomialSampler
 from .monomial_search import MonomialSearcher
 from .monomials import Prefix, monomials, multisets, n_multisets, orderings, power_name
+from .multiples import multiples
 from .product_sum import ProductSum
+from .row_sampler import RowSampler
 from .sampling import GramSampler, Sampler, uniform_products
 from .search import GramSearcher
 
@@ -210,7 +214,21 @@ class Products(Searchable):
             prior_sq=self._prior_sq().tolist(),
         )
 
+    def multiples(self, X: Rows, base: np.ndarray, factors: Sequence[float]) -> list[np.ndarray]:
+        """Return M_1, ..., M_D: the multiples tu of a member t add up to (κ_t/Π_{j in t} base_j) M_|t| on the rows.
+
+        Each counts Π_j factors[u_j]/ρ_tu² times, with ρ_tu² = ρ_d² Π_j base_j over its d factors, t itself once; base
+        kernels of scale 0 are left out. O(n² r D²) time, O(n² D) memory.
+        """
+        block = Sharing(self._kernels()).open(X, X)
+        scaled = (block(j) / b for j, b in enumerate(base) if b > 0)
+        return multiples(scaled, factors, self._prior_sq(), X.shape[0])
+
     # -- values ----------------------------------------------------------------------------------------
+
+    def _kernels(self) -> list[Kernel]:
+        """Return the base kernels, those of the columns too."""
+        return [Linear(columns=[j]) for j in range(self._r)] if self.base is None else self._base()
 
     def _base(self) -> list[Kernel]:
         return [as_kernel(k, "base") for k in self.base or ()]
@@ -345,6 +363,11 @@ class Products(Searchable):
             return MonomialSampler(X, base, family._prior_sq())
         return GramSampler(X, family._base(), base, family._prior_sq())
 
+    @available_if(lambda self: self.base is None)
+    def row_sampler(self, X: Rows, scale: Scaling | None, n_rows: int) -> RowSampler:
+        """Return what draws products of columns from `n_rows` rows, drawn anew for every A."""
+        return RowSampler(self._bound(X), X, scale, n_rows)
+
     def proposal_gram(self, X: Rows, scale: Scaling, p: float) -> np.ndarray:
         """Return the sum over ordered products, the constant included; its diagonal when rows are many."""
         base = scale.base if scale.base is not None else np.ones(self._r)
@@ -359,6 +382,12 @@ class Products(Searchable):
         if not hasattr(self, "_r"):
             raise ValueError(f"{self!r} does not know its columns yet; call resolve(n_features) first.")
         return uniform_products(self._r, self.degree, self.count, size, rng)
+
+    def n_uniform(self) -> float:
+        """Return the number of members, or that of ordered tuples when those count."""
+        if self.count == "distinct":
+            return self.size()
+        return sum(self._r**d for d in range(1, self.degree + 1))
 
     # -- search ----------------------------------------------------------------------------------------
 

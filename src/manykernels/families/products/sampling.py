@@ -25,6 +25,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -88,9 +89,14 @@ class Sampler(ABC):
         self, A: np.ndarray, size: int, rng: np.random.Generator
     ) -> tuple[list[Prefix], np.ndarray] | None:
         """Return `size` multisets and their probabilities, or None if nothing has mass."""
-        top = np.abs(A).max(initial=0.0)
         if size == 0:
             return [], np.empty(0)
+        weighed = self.weigh(A, size)
+        return None if weighed is None else weighed.draw(size, rng)
+
+    def weigh(self, A: np.ndarray, size: int) -> Weighed | None:
+        """Return what is known before the first of `size` draws, or None if nothing has mass."""
+        top = np.abs(A).max(initial=0.0)
         if top == 0:
             return None
         A = A / top
@@ -104,17 +110,7 @@ class Sampler(ABC):
         shares = np.exp(logs - logs.max())
         log_total = logs.max() + math.log(shares.sum())
         shares /= shares.sum()
-        tally: Counter[Prefix] = Counter()
-        log_g: dict[Prefix, float] = {}
-        for _ in range(ROUNDS):
-            missing = size - tally.total()
-            if missing == 0:
-                break
-            self._descend(A, rng.multinomial(missing, shares), masses[0], tables, rng, tally, log_g)
-        else:
-            if tally.total() < size:  # the masses were nothing but rounding
-                return None
-        return self._list(tally, log_g, log_total, rng)
+        return Weighed(self, A, masses, tables, shares, log_total, log_total + 2 * math.log(top))
 
     def _descend(self, A, counts, mass_0, tables, rng, tally, log_g):
         """Draw counts[d] products of d factors: all prefixes with k factors to go at once, k = D..1."""
@@ -165,6 +161,49 @@ class Sampler(ABC):
         of = rng.permutation(np.repeat(np.arange(len(distinct)), [tally[z] for z in distinct]))
         named = [tuple(self.active[list(z)].tolist()) for z in distinct]
         return [named[i] for i in of], np.exp(logs - log_total)[of]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """The masses of all degrees for one A, ready to draw from.
+
+    Attributes
+    ----------
+    sampler : Sampler
+    A : array
+        Divided by its largest entry.
+    masses, tables :
+        See :meth:`Sampler.masses`.
+    shares : array
+        The probability of each degree.
+    log_total : float
+        log of the sum of all weights, for A as it is here.
+    log_mass : float
+        The same for A as it was given: log Σ tr(Aᵀ K_z A)/(ρ_d² Π_j base_j) over ordered tuples.
+    """
+
+    sampler: Sampler
+    A: np.ndarray
+    masses: np.ndarray
+    tables: dict[int, Any]
+    shares: np.ndarray
+    log_total: float
+    log_mass: float
+
+    def draw(self, size: int, rng: np.random.Generator) -> tuple[list[Prefix], np.ndarray] | None:
+        """Return `size` multisets and their probabilities, or None if the masses were nothing but rounding."""
+        tally: Counter[Prefix] = Counter()
+        log_g: dict[Prefix, float] = {}
+        for _ in range(ROUNDS):
+            missing = size - tally.total()
+            if missing == 0:
+                break
+            counts = rng.multinomial(missing, self.shares)
+            self.sampler._descend(self.A, counts, self.masses[0], self.tables, rng, tally, log_g)
+        else:
+            if tally.total() < size:
+                return None
+        return self.sampler._list(tally, log_g, self.log_total, rng)
 
 
 class GramSampler(Sampler):
@@ -252,14 +291,22 @@ def uniform_products(
         lengths = 1 + pick(rng, shares, size)
         codes = rng.integers(0, r, size=(size, degree))
         members = [tuple(sorted(row[:d].tolist())) for row, d in zip(codes, lengths, strict=True)]
-        total = sum(r**d for d in range(1, degree + 1))
-        return members, np.array([orderings(z) / total for z in members])
+        return members, uniform_probability(r, degree, count, members)
     members = []
     while len(members) < size:
         # Stars and bars: D of r + D places are D of r + 1 things with repetition; thing r is "none".
         codes = np.sort(_subsets(r + degree, degree, size - len(members), rng), axis=1) - np.arange(degree)
         members += [z for row in codes.tolist() if (z := tuple(j for j in row if j < r))]
-    return members, np.full(size, 1 / (math.comb(r + degree, degree) - 1))
+    return members, uniform_probability(r, degree, count, members)
+
+
+def uniform_probability(r: int, degree: int, count: str, members: Sequence[Prefix]) -> np.ndarray:
+    """Return the probability of members in uniform draws; that of the constant is 0."""
+    if count == "ordered":
+        total = sum(r**d for d in range(1, degree + 1))
+        return np.array([orderings(z) / total if z else 0.0 for z in members])
+    one = 1 / (math.comb(r + degree, degree) - 1)
+    return np.array([one if z else 0.0 for z in members])
 
 
 def _subsets(n: int, k: int, size: int, rng) -> np.ndarray:

@@ -20,7 +20,7 @@ from ...combination import Combination
 from ...families import Products
 from ...families.base import Enumerable
 from ...problem import Problem
-from ..aligning import own_alignments, scaled_combination, weigh
+from ..aligning import check_alignable, own_alignments, scaled_combination, weigh
 from ..base import TwoStageSolver, generator
 from .divergence import least_divergence
 from .fsm import least_spread
@@ -173,6 +173,7 @@ class Alignment(TwoStageSolver):
 
     def _theta(self, problem: Problem, members, rho_sq) -> np.ndarray:
         """Return θ of a list, on an arbitrary scale."""
+        check_alignable(problem, members, rho_sq)
         if self.criterion == "fsm":
             return least_spread(problem, members, rho_sq)
         if self.criterion == "kl":

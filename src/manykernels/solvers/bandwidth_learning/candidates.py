@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 #: Columns are filled up with zeros to a multiple of this: what is left over would not be vector code.
 LANES = 8
+#: Scaled rows and logarithms of kernel values are cut off here: beyond, kernels are zero, and squares would overflow.
+FARTHEST = 1e18
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def matrices(candidates: Sequence[Candidate], chosen: np.ndarray) -> Iterator[np
 def lanes(Z: np.ndarray) -> np.ndarray:
     """Return rows in single precision, with columns of zeros up to a multiple of `LANES`."""
     out = np.zeros((len(Z), -(-Z.shape[1] // LANES) * LANES), dtype=np.float32)
-    out[:, : Z.shape[1]] = Z
+    out[:, : Z.shape[1]] = np.clip(Z, -FARTHEST, FARTHEST)
     return out
 
 
@@ -130,7 +132,7 @@ def kernel_matrix(statistic: str, Z: np.ndarray) -> np.ndarray:
     S = 2.0 * (Z @ Z.T)
     S -= squares[:, None]
     S -= squares
-    np.minimum(S, 0.0, out=S)
+    np.clip(S, -FARTHEST, 0.0, out=S)
     S.flat[:: len(S) + 1] = 0.0
     return np.exp(S.astype(np.float32)).astype(float)
 
@@ -342,6 +344,12 @@ class Weighing:
         fewer.work = [(K[kept], part, mass) for K, part, mass in self.work]
         return fewer
 
+    def of_target(self, k: int) -> Weighing:
+        """Return the error of one target."""
+        one = copy(self)
+        one.work = [(K, part.of_targets([k]), mass) for K, part, mass in self.work]
+        return one
+
     def without(self, rows: np.ndarray) -> Weighing:
         """Return the error of the others where some rows, a mask (n,), are not there at all.
 
@@ -425,7 +433,7 @@ def weigh(error: Weighing, log_noise: float, effort: Effort, fixed_noise=False) 
     n = error.n_candidates
     singles = np.array([error(np.eye(n)[j], log_noise, gradient=False)[0] for j in range(n)])
     order = np.argsort(singles)
-    theta, noise, errors = _descend(error, _near_best(singles, log_noise), effort.evaluations, fixed_noise)
+    theta, noise, errors = descend(error, _near_best(singles, log_noise), effort.evaluations, fixed_noise)
     best = error(theta, noise, gradient=False)[0]
     if singles[order[0]] < best:
         theta, noise, best = _towards(error, np.eye(n)[order[0]], log_noise, theta, noise)
@@ -445,11 +453,11 @@ def weigh_again(error: Weighing, weighed: Weighed, effort: Effort, fixed_noise=F
     if fixed_noise and len(weighed.theta) == 1:
         return weighed
     x = _near_best(weighed.singles, weighed.start)
-    theta, noise, errors = _descend(error, x, effort.few_evaluations, fixed_noise)
+    theta, noise, errors = descend(error, x, effort.few_evaluations, fixed_noise)
     return Weighed(theta, noise, errors[-1], weighed.singles, tuple(errors))
 
 
-def _descend(error: Weighing, x: np.ndarray, evaluations: int, fixed_noise: bool):
+def descend(error: Weighing, x: np.ndarray, evaluations: int, fixed_noise: bool):
     """Return weights, log λ and all errors met, by L-BFGS from logits and log λ."""
     criterion, errors = error.work[0][1].criterion, []
 

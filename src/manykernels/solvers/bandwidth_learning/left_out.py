@@ -109,6 +109,10 @@ class Rows:
             self.origin,
         )
 
+    def of_targets(self, chosen) -> Rows:
+        """Return the same rows with some of the targets."""
+        return replace(self, Y=self.Y[:, chosen], targets=self.targets[:, chosen])
+
     def weighed_in(self, unit: float) -> Rows:
         """Return the same rows with weights in another unit, but for rounding."""
         s, weights, counted = (significant(w / unit) for w in (self.s, self.weights, self.counted))

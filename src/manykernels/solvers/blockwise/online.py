@@ -25,7 +25,7 @@ from ..calibration import LEAST, fit_calibration
 from ..stream_run import State
 from ..verdict import Verdict
 from ._grids import filter_rows
-from .plan import REMEDY, Plan, best_weights, check_known, first_weights, lay_plan
+from .plan import REMEDY, Plan, best_weights, check_known, first_weights, lay_plan, over_weights
 from .preparation import moments, quick
 
 #: Rows at which bandwidths are learned, and learned again.
@@ -325,8 +325,7 @@ def _solve(solver, plan: Plan, state: State, owner) -> None:
 
 def _ridge(plan: Plan, gram, products, theta, owner) -> tuple[np.ndarray, np.ndarray]:
     """Return the coefficients at fixed weights, and the kernels' norms, O(D³)."""
-    with np.errstate(divide="ignore"):
-        lam = np.append(1.0, np.where(theta > 0, plan.rho_sq / theta, np.inf)[owner]) / plan.C
+    lam = np.append(1.0, over_weights(plan.rho_sq, theta)[owner]) / plan.C
     used = np.isfinite(lam)
     W, factor = np.zeros_like(products), ridge_factor(gram[np.ix_(used, used)], lam[used])
     W[used] = cho_solve((factor, True), products[used], check_finite=False)

@@ -94,8 +94,7 @@ class Plan:
 
     def lams(self, units: list[Unit], theta: np.ndarray) -> np.ndarray:
         """Return λ_k = B_i ρ_i²/(C θ_i) of every unit; 1/C for the intercept, infinity without weight."""
-        with np.errstate(divide="ignore"):
-            each = np.where(theta > 0, self.blocks * self.rho_sq / (self.C * theta), np.inf)
+        each = over_weights(self.blocks * self.rho_sq, self.C * theta)
         return np.array([1 / self.C if u.member < 0 else each[u.member] for u in units])
 
     def norms(self, units: list[Unit], W: np.ndarray) -> np.ndarray:
@@ -115,6 +114,11 @@ class Plan:
         return Result(
             predictor=predictor, combination=combination, dual_coef=None, intercept=b, C=self.C, **fields
         )
+
+
+def over_weights(size: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Return size/θ; infinity for what has no weight, a kernel that vanishes on the rows included."""
+    return np.divide(size, theta, out=np.full(len(theta), np.inf), where=theta > 0)
 
 
 def lay_plan(
@@ -338,14 +342,18 @@ def check_known(known: dict[str, np.ndarray], family, n_features: int) -> None:
         _check_member(parts[k], values, n_features)
 
 
+#: Bandwidths below this, and above its inverse, leave the range of numbers when they are squared.
+LEAST = 1e-150
+
+
 def _check_member(part, values: np.ndarray, n_features: int) -> None:
     if not hasattr(part, "statistic"):
         known = values[0] in range(int(part.size()))
         demand(known, "values holds a kernel that is not in the list")
     elif part.ard:
-        demand(len(values) == n_features and (values > 0).all(), "values holds what is no bandwidth")
+        demand(len(values) == n_features and (values > LEAST).all(), "values holds what is no bandwidth")
     else:
-        demand(len(values) and 0 < values[0] < np.inf, "values holds what is no bandwidth")
+        demand(len(values) and LEAST < values[0] < 1 / LEAST, "values holds what is no bandwidth")
 
 
 def _is_union(family) -> bool:

@@ -444,7 +444,7 @@ class Stepwise(Pursuit):
 
     def _point(self, fit) -> Point:
         """Return the iterate."""
-        active = self.active
+        active, fit = self.active, self.active.explicit(fit)
         norms = active.norms(fit)
         W = None
         if can(active.family, HasFeatures):

@@ -24,7 +24,7 @@ from ...families.base import Enumerable, Family, can
 from ...families.union import Union
 from ...families.view import View
 from ...kernels.statistics import dense
-from ...problem import Problem
+from ...problem import Problem, Result
 from ..bandwidth_learning.candidates import (
     Candidate,
     Effort,
@@ -52,8 +52,10 @@ from ..bandwidth_learning.left_out import (
 )
 from ..base import TwoStageSolver, generator, machine_on
 from ..calibration import LEAST
-from ..log import Log
+from ..log import Log, OnIteration
+from ..per_target import joined, of_targets
 from ..verdict import warn_if_constant
+from .targets import FEW_TARGETS, TargetWeights, few_machines, refined, scores_left_out, weigh_targets
 
 #: Most kernels of a list: every one costs a matrix in every group.
 MOST_LISTED = 500
@@ -195,6 +197,20 @@ class LeaveOneOut(TwoStageSolver):
         trace = replace(result.trace, extra=extra)
         return replace(result, C=learned.C, calibration=calibration, left_out=F, trace=trace)
 
+    def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
+        """Learn bandwidths for all targets together, then weights and C for each, and train a machine for each."""
+        self.check_params()
+        if not self.settles_C(problem):
+            raise ValueError(
+                f"weights='per_target' with LeaveOneOut takes loss 'squared', not {problem.loss.name!r}."
+            )
+        log = Log(on_iteration, time.perf_counter())
+        with one_blas_thread():
+            learning = Learning(self, problem)
+            kernels, found, F = learning.run_targets()
+            learning.verdict(F, None)
+        return learning.machines(kernels, found, F, log)
+
 
 @dataclass(frozen=True, eq=False)
 class Learned:
@@ -321,11 +337,15 @@ class Learning:
         count = max(1, min(most, len(first) // 2)) if n >= FEW_TEACHERS else 1
         return _dealt(np.argsort(rank[first]), count)[which.ravel()] == np.arange(count)[:, None]
 
-    def run(self) -> Learned:
-        """Return what the errors of rows left out teach."""
-        problem = self.problem
-        keeps = self.solver.settles_C(problem) and not problem.choose_C
-        fixed = -math.log(problem.C * self.weight_unit) if keeps else None
+    @property
+    def _fixed(self) -> float | None:
+        """Log λ where C is given, and counts here."""
+        keeps = self.solver.settles_C(self.problem) and not self.problem.choose_C
+        return -math.log(self.problem.C * self.weight_unit) if keeps else None
+
+    def _candidates(self) -> tuple[list[list[Candidate]], float]:
+        """Return the candidates, by the folds that taught their bandwidths, and a log λ to begin with."""
+        problem, fixed = self.problem, self._fixed
         learns = any(getattr(part, "ard", False) for part in problem.family.families())
         candidates: list[list[Candidate]] = [[] for _ in (self.folds if learns else [None])]
         ridges: list[float] = []
@@ -338,7 +358,12 @@ class Learning:
                     own += listed
         if not candidates[0]:
             raise ValueError("kernels all vanish on the rows of X; pass others.")
-        log_noise = fixed if fixed is not None else float(np.mean(ridges)) if ridges else math.log(0.1)
+        return candidates, fixed if fixed is not None else float(np.mean(ridges)) if ridges else math.log(0.1)
+
+    def run(self) -> Learned:
+        """Return what the errors of rows left out teach."""
+        problem, fixed = self.problem, self._fixed
+        candidates, log_noise = self._candidates()
         self.weighing = self._weighing(candidates)
         weighed = weigh(self.weighing, log_noise, self.effort, fixed_noise=fixed is not None)
         kept = self._busy(candidates[0], weighed)
@@ -350,6 +375,52 @@ class Learning:
         C = math.exp(-weighed.log_noise) / self.weight_unit if problem.choose_C else problem.C
         steps = tuple(np.mean(self.errors, axis=0).tolist()) if self.errors else ()
         return Learned(self._combination(candidates, weighed.theta), C, candidates, weighed, steps)
+
+    # -- weights per target ----------------------------------------------------------------------------
+
+    def run_targets(self) -> tuple[Combination, TargetWeights, np.ndarray]:
+        """Return the candidates as kernels, the weights and log λ of every target, and scores of rows left out."""
+        fixed = self._fixed
+        candidates, log_noise = self._candidates()
+        weighing = self._weighing(candidates)
+        parts = np.array([c.part for c in candidates[0]])
+        rng = generator(0 if self.solver.random_state is None else self.solver.random_state)
+        folds = self.folds if len(candidates) > 1 else np.ones((1, len(self.rows)), dtype=bool)
+        trials = weigh_targets(weighing, parts, log_noise, folds, rng, fixed is not None)
+        found = trials.weights(few_machines(trials))
+        if len(found.theta) <= FEW_TARGETS:
+            found = refined(weighing, found, self.effort, fixed is not None)
+        chosen = [few_machines(trials, k if len(folds) > 1 else None) for k in range(len(folds))]
+
+        def stack(k: int, i: np.ndarray) -> np.ndarray:
+            return np.stack(list(matrices(candidates[k], i)))
+
+        groups = self._groups(candidates, self.effort.weight_rows)
+        F = np.full(self.problem.Y.shape, np.nan)
+        F[self.used] = self.target_unit * scores_left_out(trials, chosen, self.rows, stack, groups)
+        theta = np.array([_without_small(row) for row in found.theta])
+        return self._kernels(candidates), replace(found, theta=theta), F
+
+    def _kernels(self, candidates) -> Combination:
+        """Return all candidates as members, with weights of one over their scales."""
+        members = [self._member(list(same)) for same in zip(*candidates, strict=True)]
+        rho_sq = self.problem.scale.rho_sq(members, 1.0)
+        return Combination(self.problem.family, members, 1.0 / rho_sq, np.sqrt(rho_sq))
+
+    def machines(self, kernels: Combination, found: TargetWeights, F: np.ndarray, log: Log) -> Result:
+        """Return a machine for every target; those with the same weights and λ are solved together."""
+        problem, C = self.problem, np.exp(-found.log_noise) / self.weight_unit
+        if not problem.choose_C:
+            C = np.full(len(C), problem.C)
+        pairs, which = np.unique(np.column_stack([found.theta, C]), axis=0, return_inverse=True)
+        solved = []
+        for k, pair in enumerate(pairs):
+            own = np.flatnonzero(which.ravel() == k)
+            part = replace(of_targets(problem, own), C=float(pair[-1]), choose_C=False)
+            solved.append((own, machine_on(part, replace(kernels, weights=pair[:-1] * kernels.weights), log)))
+        result = joined(problem, solved)
+        trace = replace(result.trace, extra={"C": tuple(C.tolist())})
+        return replace(result, C=float(np.exp(np.mean(np.log(C)))), left_out=F, trace=trace)
 
     # -- candidates ------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ order. The room:
 
 - ``sequential``: the state, which is one set of coefficients shared by all kernels, and its passes, in memory or in
   blocks of rows;
+- ``examples``: the same for losses that are known by their most violating output, over examples of several rows;
 - ``_steps``: the compiled loop over the rows, with the line numbers of the algorithms.
 """
 
@@ -29,14 +30,19 @@ from ..base import Solver, generator, result_of
 from ..log import Log
 from ..loop import ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
 from ..workspace import Iterate
+from .examples import ExamplePasses
 from .sequential import Passes, StepRule
 
-#: The decrease of the objective is judged over this many epochs at least, or a quarter of all so far.
+#: The decrease of the objective is judged over this many epochs: exactly in the online stage; in the second at least,
+#: or over a quarter of all so far.
 WINDOW = 10
-#: What to say of an end at a gap that was not asked for.
+#: Most epochs of an online stage that runs to its end: none of our data sets needed more than 3,000 (q = 10,001).
+MOST_ONLINE = 10_000
+#: What to say of an end at a gap that was not asked for. The end of an online stage alone is no such end.
 ADVICE = {
     "settled": "the objective hardly falls any more: raise tol, or use LpNorm, which closes the gap",
     "epochs": "the objective is still falling: raise epochs or tol",
+    "online_epochs": "R is still falling: raise online_epochs",
 }
 #: The automatic step of the online stage, in units of 1/L²: Theorem 4's R is then at most 4 times the least norm.
 ONLINE_STEP = 2.0
@@ -81,7 +87,8 @@ class _Stochastic(Solver):
         self.check_params()
         log = Log(on_iteration, time.perf_counter())
         p = self.norm(problem.family.size())
-        passes = Passes(problem, p, self._bytes(), bool(self.average), self.penalties)
+        kind = ExamplePasses if problem.loss.structured else Passes
+        passes = kind(problem, p, self._bytes(), bool(self.average), self.penalties)
         run = _Epochs(self, passes, log)
         descent = run.descent
         descent.run(self._stages(run))
@@ -96,7 +103,7 @@ class _Stochastic(Solver):
         n_iter = run.descent.n_iter
         if run.descent.interrupted:
             warn_interrupted(n_iter, "epochs", gap)
-        elif not (converged or run.descent.stopped):
+        elif not converged and run.ending in ADVICE:
             warn_early(self, n_iter, "epochs", gap, f"above tol={self.tol:g}; {ADVICE[run.ending]}")
 
 
@@ -113,6 +120,9 @@ class _Epochs:
         The number of updates in every epoch, and the name of its stage.
     settled : bool
         Whether the objective of the last stage has settled.
+
+    An online stage ends when an epoch has nothing left to correct (Theorem 4: where the rows can be separated, after a
+    finite number of updates), or when the least R so far, R² = 2P/λ (Alg. 1, line 10), is what it was ten epochs ago.
     """
 
     def __init__(self, solver: _Stochastic, passes: Passes, log: Log):
@@ -130,16 +140,19 @@ class _Epochs:
         """Why the epochs ended."""
         descent = self.descent
         told = (("interrupted", descent.interrupted), ("gap", descent.closed), ("callback", descent.stopped))
-        return next((why for why, holds in told if holds), "settled" if self.settled else "epochs")
+        online = self.stages[-1] == "online"
+        own = ("online", "online_epochs") if online else ("settled", "epochs")
+        return next((why for why, holds in told if holds), own[0] if self.settled else own[1])
 
     def best(self) -> Iterate:
         """Return the best iterate; f = 0 where rows of very unequal weight have left none that is better."""
         found = self.descent.answer
-        return found if found.objective <= self.start else self.passes.nothing()
+        better = self.descent.closed or found.objective <= self.start
+        return found if better else self.passes.nothing()
 
     def __call__(self, stage: str, rule: StepRule, most: int) -> Iterator[Iterate]:
         """Yield the iterates of up to `most` epochs, fewer when the objective settles."""
-        n = self.passes.problem.n_rows
+        n = self.passes.n_visits
         values: list[float] = []
         self.settled = False
         for _ in range(most):
@@ -148,11 +161,21 @@ class _Epochs:
             self.updates.append(updates)
             self.stages.append(stage)
             values.append(iterate.objective)
-            done = not (rule.batch or updates)  # nothing left to correct
-            self.settled = done or self._has_settled(values)
+            self.settled = self._has_settled(values) if rule.batch else self._is_through(updates, values)
             yield iterate
             if self.settled:
                 return
+
+    def _is_through(self, updates: int, values: list[float]) -> bool:
+        """Whether an online stage is at its end: no updates, or ten epochs that did not lower the least objective.
+
+        By more than `tol` each, that is. One such epoch would do but for chance: it ends with up to four times the
+        objective that is possible.
+        """
+        if not updates or len(values) <= WINDOW:
+            return not updates
+        before = min(values[:-WINDOW])
+        return before - min(values[-WINDOW:]) <= WINDOW * self.tol * abs(before)
 
     def _has_settled(self, values: list[float]) -> bool:
         """Whether the mean objective of a window is hardly below that of the window before.
@@ -183,13 +206,15 @@ class Obscure(_Stochastic):
         Algorithm 1 and then 2, or one of them alone. ``stage="batch", radius=np.inf`` is Pegasos-MKL.
     eta : "auto" or float
         Step of the online stage. Larger steps need fewer updates and give a worse bound R.
-    online_epochs : int
-        Most passes of the online stage; it ends earlier when a pass has nothing to correct.
+    online_epochs : "auto" or int
+        Most passes of the online stage. ``"auto"`` lets it run to its end: a pass that has nothing to correct, or ten
+        that do not lower R; 10,000 at most. Theorem 4 allows for passes in proportion to p/(p-1).
     epochs : int
         Most passes of the second stage.
     tol : float
         Relative duality gap at which to stop, and relative decrease of the objective per epoch at which a stage has
-        settled: the mean over the last quarter of the epochs is compared with that of the quarter before.
+        settled. Online the least so far is compared with that of ten epochs before; in the second stage, which is
+        noisier, the mean over the last quarter of the epochs with that of the quarter before.
     radius : "auto" or float
         R, a bound on the norm of the optimal predictor. ``"auto"``: from the online stage (Alg. 1, line 10), or from
         f = 0 without one.
@@ -202,13 +227,15 @@ class Obscure(_Stochastic):
 
     Notes
     -----
-    Takes families that can be listed, the losses of classes, and the squared one.
-    A pass costs O(n m c), and O(n m) for each update
-    and each output it touches: two for the max-hinge.
+    Takes families that can be listed, the losses of classes, and the squared one. A pass costs O(n m c), and O(n m) for
+    each update and each output it touches: two for the max-hinge. :class:`~manykernels.losses.Structured` losses go
+    with `solve` on a problem with ``groups``, not with estimators: P is then a mean over examples, D that of the
+    outputs met.
 
     ``converged_`` says that the gap is within `tol`. Stochastic steps seldom get there: most fits end when the
     objective has settled, with a warning that says how large the gap is (``trace_.extra["ending"]``: ``"gap"``,
-    ``"settled"``, ``"epochs"``, ``"callback"`` or ``"interrupted"``). ``gap_`` is exact at the returned coefficients;
+    ``"settled"``, ``"epochs"``, ``"callback"`` or ``"interrupted"``). ``stage="online"`` is not after the gap: it ends
+    as ``"online"``, without a warning, or as ``"online_epochs"``. ``gap_`` is exact at the returned coefficients;
     where these leave the dual's domain, at their largest feasible multiple or at the nearest feasible point, whichever
     is better (in ``trace_`` at the former). The best iterate of both stages, f = 0 included, is
     returned. A weight s_t scales the row's subgradient; as rows come in random order, it is not the same as a
@@ -230,7 +257,7 @@ class Obscure(_Stochastic):
         "p": number(1, 2, open="left"),
         "stage": choice("both", "online", "batch"),
         "eta": AUTO | number(open="left"),
-        "online_epochs": whole(1),
+        "online_epochs": AUTO | whole(1),
         "radius": AUTO | number(open="left", infinite=True),
     }
 
@@ -240,7 +267,7 @@ class Obscure(_Stochastic):
         *,
         stage="both",
         eta="auto",
-        online_epochs=10,
+        online_epochs="auto",
         epochs=120,
         tol=1e-4,
         radius="auto",
@@ -268,7 +295,8 @@ class Obscure(_Stochastic):
         longest = longest_step(passes)
         if self.stage != "batch":
             eta = min(online_step(passes) if self.eta == "auto" else float(self.eta), longest)
-            yield from run("online", StepRule(batch=False, eta=eta), self.online_epochs)
+            most = MOST_ONLINE if self.online_epochs == "auto" else self.online_epochs
+            yield from run("online", StepRule(batch=False, eta=eta), most)
         if self.stage == "online":
             return
         radius, best = self._radius(run), run.descent.best
@@ -336,7 +364,7 @@ class Ufo(_Stochastic):
         q = max(2.0, 2.0 * np.log(n_members))
         return float(q / (q - 1.0))
 
-    def penalties(self, u, g, lam):
+    def penalties(self, u, g, lam, members=()):
         """Return the elastic-net penalty of the norms u, over λ/2, and its conjugate at g."""
         p, threshold = self.norm(len(u)), self.alpha / lam
         if threshold == 0:

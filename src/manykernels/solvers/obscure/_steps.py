@@ -101,6 +101,15 @@ def update(K, T, M, i, z, coef, lag, b, g, total, diag, inverse):  # type: ignor
 
 
 @njit(cache=True, nogil=True)
+def step_length(lam, t, proximal, push, radius, q, longest):  # type: ignore[no-untyped-def]
+    """Return the step of Algorithm 2 over q, and Σ of its proximal terms; `push` bounds the subgradient's dual norm."""
+    if radius < np.inf:
+        d = lam * t + proximal  # line 6
+        proximal += 0.5 * (np.sqrt(d * d + q * (push / radius) ** 2) - d)  # line 7
+    return min(1.0 / (lam * t + proximal), longest), proximal  # line 8
+
+
+@njit(cache=True, nogil=True)
 def steps(  # type: ignore[no-untyped-def]
     K, T, M, order, coef, lag, b, g, link, scalars, diag, Y, s, inverse, code, batch, q, lam, eta, radius, threshold
 ):  # fmt: skip
@@ -143,11 +152,8 @@ def steps(  # type: ignore[no-untyped-def]
         step = eta / q
         if batch:
             t += 1.0
-            if radius < np.inf:
-                d = lam * t + proximal  # Alg. 2, line 6
-                push = lam * a * norm + (pushed(z, diag[i], inverse, q) if active else 0.0)
-                proximal += 0.5 * (np.sqrt(d * d + q * (push / radius) ** 2) - d)  # line 7
-            step = min(1.0 / (lam * t + proximal), step)  # line 8
+            push = lam * a * norm + (pushed(z, diag[i], inverse, q) if active and radius < np.inf else 0.0)
+            step, proximal = step_length(lam, t, proximal, push, radius, q, step)
             if lam * step < 1.0:  # else the first step of all, with nothing to shrink
                 a *= 1.0 - lam * step  # line 9, the factor
         if active:
@@ -160,6 +166,47 @@ def steps(  # type: ignore[no-untyped-def]
             a = radius / norm  # line 10
         scalars[SUM] += a
     scalars[FACTOR], scalars[VISITS], scalars[PROXIMAL], scalars[NORM] = a, t, proximal, norm
+
+
+@njit(cache=True, nogil=True)
+def example_scores(T, link, at):  # type: ignore[no-untyped-def]
+    """Return the kernels' scores of some rows, before the factor, (rows, outputs of T). O(rows m c)."""
+    out = np.empty((len(at), T.shape[0]))
+    for r in range(len(at)):
+        for k in range(T.shape[0]):
+            total = 0.0
+            for j in range(T.shape[2]):
+                total += link[j] * T[k, at[r], j]
+            out[r, k] = total
+    return out
+
+
+@njit(cache=True, nogil=True)
+def example_pushed(K, at, Z, inverse, q):  # type: ignore[no-untyped-def]
+    """Return ‖Σ_r Φ_i(x_r) ⊗ Z_r‖_(2,q), the dual norm of the kernels' part of an example's subgradient. O(rows² m)."""
+    squares = np.zeros(K.shape[2])
+    for r in range(len(at)):
+        for o in range(len(at)):
+            both = 0.0
+            for k in range(Z.shape[1]):
+                both += Z[r, k] * Z[o, k]
+            if both != 0.0:
+                for j in range(len(squares)):
+                    squares[j] += both * K[at[r], at[o], j] * inverse[j]
+    return q_norm(np.maximum(squares, 0.0), q)
+
+
+@njit(cache=True, nogil=True)
+def move_example(K, T, M, at, Z, coef, lag, b, g, total, diag, inverse):  # type: ignore[no-untyped-def]
+    """Add Z (rows, c) to the coefficients of some rows, as `update` does; columns beyond T's have no kernels."""
+    c = T.shape[0]
+    for r in range(len(at)):
+        if np.any(Z[r, :c] != 0.0):
+            update(K, T, M, at[r], Z[r], coef, lag, b, g, total, diag, inverse)
+        for k in range(c, Z.shape[1]):
+            coef[at[r], k] += Z[r, k]
+            lag[at[r], k] += Z[r, k] * total
+            b[k] += Z[r, k]
 
 
 @njit(cache=True, nogil=True)

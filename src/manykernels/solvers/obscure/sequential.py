@@ -73,7 +73,7 @@ class Passes:
     def __init__(self, problem: Problem, p: float, memory: int, average: bool, penalties: Any):
         pb: Any = problem
         self.problem, self.p, self.q, self.penalties = pb, float(p), float(p / (p - 1)), penalties
-        self.lam = 1.0 / (pb.C * pb.n_rows)
+        self.lam = 1.0 / (pb.C * self.n_visits)
         self.members = pb.family.members()
         self.rho_sq = pb.scale.rho_sq(self.members, p)
         alive = self.rho_sq > 0
@@ -89,15 +89,25 @@ class Passes:
         self.K = _kept(self.values, memory)
         self.precision = _precision(self.diag)
         self.block = _block_size(memory, self.values)
-        (n, c), m = self.Y.shape, len(self.members)
+        (n, c), m, scored = self.Y.shape, len(self.members), self.n_scored
         self.coef, self.lag = np.zeros((n, c)), np.zeros((n, c))
-        self.T = np.zeros((c, n, m))
-        self.M = np.zeros((c if average else 0, n, m))
+        self.T = np.zeros((scored, n, m))
+        self.M = np.zeros((scored if average else 0, n, m))
         self.b, self.g, self.link = np.zeros(c), np.zeros(m), np.zeros(m)
         self.scalars = np.zeros(loop.N_SCALARS)
         self.scalars[loop.FACTOR] = 1.0
         self.average = average
         self.visited = 0
+
+    @property
+    def n_visits(self) -> int:
+        """What an epoch visits, one after the other: the rows."""
+        return self.problem.n_rows
+
+    @property
+    def n_scored(self) -> int:
+        """Outputs that the kernels give scores to: all."""
+        return self.problem.n_outputs
 
     def start_value(self) -> float:
         """Return P at f = 0."""
@@ -116,15 +126,27 @@ class Passes:
         self._fold()
         self.visited = len(order)
         if self.K is not None:
-            self._steps(self.K, self.T, self.M, order, slice(None), rule)
+            self._steps(self.K, self.T, self.M, self._visits(order), slice(None), rule)
         else:
-            waiting = _Waiting(self.Y.shape[1])
-            for part in row_blocks(len(order), 1, self.block):
+            waiting = _Waiting(self.n_scored)
+            for part in self._parts(order):
                 self._run_block(order[part], rule, waiting)
                 if len(waiting.rows) >= SPREAD:
                     self._spread(waiting)
             self._spread(waiting)
         return int(self.scalars[loop.UPDATES] - before)
+
+    def _parts(self, order):
+        """Return the slices of `order` that are visited as one block."""
+        return row_blocks(len(order), 1, self.block)
+
+    def _visits(self, order):
+        """Return what the loop over all rows visits."""
+        return order
+
+    def _block(self, order):
+        """Return the rows of a block, each once, and what the loop over these rows visits."""
+        return np.unique(order, return_inverse=True)
 
     def _steps(self, K, T, M, order, rows, rule):
         coef, lag = self.coef[rows], self.lag[rows]
@@ -135,19 +157,20 @@ class Passes:
         )  # fmt: skip
         return coef, lag
 
-    def _run_block(self, rows, rule, waiting):
-        """Visit the rows of one block; their updates wait to be told to all rows.
+    def _run_block(self, order, rule, waiting):
+        """Visit one block; its updates wait to be told to all rows.
 
         The loop works on copies, brought up to date, and on the block's own kernel values: its decisions are those
         of the sequential algorithm. A row that comes up twice in a block is one row with two visits.
         """
-        rows, order = np.unique(rows, return_inverse=True)
+        rows, visits = self._block(order)
         T, none = self.T[:, rows], self.M[:0]
         if len(waiting.rows):
             loop.add_gains(T, none, self._gains(rows, waiting.rows, waiting.change), 0)
         K = self.values.stack(rows, rows, self.precision)
-        coef, lag = self._steps(K, T, none, order, rows, rule)
-        change: np.ndarray = np.hstack([coef - self.coef[rows], lag - self.lag[rows]]).astype(self.precision)
+        coef, lag = self._steps(K, T, none, visits, rows, rule)
+        both = coef - self.coef[rows], lag - self.lag[rows]
+        change: np.ndarray = np.hstack([part[:, : self.n_scored] for part in both]).astype(self.precision)
         self.coef[rows], self.lag[rows] = coef, lag
         moved = change.any(axis=1)
         waiting.add(rows[moved], change[moved])
@@ -161,7 +184,7 @@ class Passes:
         """Tell all rows of the updates that wait."""
         updated, change = waiting.rows, waiting.change
         if not self.average:
-            change = change[:, : self.Y.shape[1]]
+            change = change[:, : self.n_scored]
 
         def spread(part):
             loop.add_gains(self.T, self.M, self._gains(part, updated, change), part.start)
@@ -215,7 +238,11 @@ class Passes:
         loop.set_link(g, rule.threshold, self.inverse, self.q, link)
         F = (self.T @ link).T
         F = (total * F - (self.M @ link).T) / n if self.average else a * F
-        return self._certified(link * self.rho_sq, A, F + A.sum(axis=0), g)
+        return self._certified(link * self.rho_sq, A, self._with_intercept(F, A.sum(axis=0)), g)
+
+    def _with_intercept(self, F, b):
+        """Return scores with the intercept."""
+        return F + b
 
     def nothing(self) -> Iterate:
         """Return f = 0."""
@@ -223,14 +250,18 @@ class Passes:
         return self._certified(g, none, none, g)
 
     def _certified(self, theta, A, F, g) -> Iterate:
-        pb = self.problem
-        if not theta.any() and not A.any():  # f = 0, whatever the weights; below a threshold, they must be 0
-            theta = (self.rho_sq > 0).astype(float)
-            theta /= norm(theta, nu_of(self.p))
+        pb, theta = self.problem, self._some_weights(theta, A)
         u = theta * np.sqrt(g)
         multiple = feasible_multiple(pb.loss, self.Y, A, pb.C, self.s)
         bounds = self._bounds(u, A * multiple, F, g * multiple**2, A.sum(axis=0))
-        return Iterate(theta, A, None, A.sum(axis=0), g, u, bounds.primal, bounds.primal, bounds.dual)
+        return Iterate(theta, A, F, None, A.sum(axis=0), g, u, bounds.primal, bounds.primal, bounds.dual)
+
+    def _some_weights(self, theta, A):
+        """Return the weights; where all are zero with f = 0, any will do. Below a threshold, they must be 0."""
+        if theta.any() or A.any():
+            return theta
+        theta = (self.rho_sq > 0).astype(float)
+        return theta / norm(theta, nu_of(self.p))
 
     def _bounds(self, u, A, F, g, b) -> Certificate:
         """Return P at scores F and norms u, and D at coefficients A with their g."""
@@ -250,10 +281,17 @@ class Passes:
         if feasible_multiple(pb.loss, self.Y, A, pb.C, self.s) >= 1 - DOMAIN_SLACK:
             return iterate
         nearest = feasible_projection(pb.loss, self.Y, A, pb.C, self.s)
+        F = np.zeros(self.Y.shape)  # D does not ask for scores
+        bounds = self._bounds(iterate.u, nearest, F, self._moved(iterate, nearest), iterate.intercept)
+        return replace(iterate, dual=max(iterate.dual, bounds.dual))
+
+    def _moved(self, iterate: Iterate, nearest: np.ndarray) -> np.ndarray:
+        """Return g at coefficients that differ from an iterate's in a few rows."""
+        k = self.n_scored
+        A, nearest = iterate.A[:, :k], nearest[:, :k]
         supports = np.flatnonzero(A.any(axis=1))
         clipped = np.flatnonzero((nearest != A).any(axis=1))
         both = np.hstack([A, A - nearest])[supports]
-        c = A.shape[1]
 
         def forms(part):
             rows = clipped[part]
@@ -261,15 +299,12 @@ class Passes:
             less = A[rows] - nearest[rows]
             out = np.empty(len(self.members))
             for i in range(len(out)):
-                KA, KE = np.hsplit(block(i) @ both, [c])
+                KA, KE = np.hsplit(block(i) @ both, [k])
                 out[i] = np.vdot(less, KE - 2.0 * KA)
             return out
 
         parts = map_in_threads(forms, row_blocks(len(clipped), len(supports), VALUES_PER_TILE))
-        g = np.maximum(iterate.g + self.inverse * np.sum(parts, axis=0), 0.0)
-        F = np.zeros(self.Y.shape)  # D does not ask for scores
-        bounds = self._bounds(iterate.u, nearest, F, g, iterate.intercept)
-        return replace(iterate, dual=max(iterate.dual, bounds.dual))
+        return np.maximum(iterate.g + self.inverse * np.sum(parts, axis=0), 0.0)
 
     def predictor(self, iterate: Iterate) -> Dual:
         """Return the predictor of an iterate."""

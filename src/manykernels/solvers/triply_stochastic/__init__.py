@@ -107,8 +107,16 @@ class TriplyStochastic(StreamingSolver):
 
     - ψ_i is at most 20 (the constant of assumption A4), and 1 until every kernel has been drawn: a kernel of norm 0 has
       ψ = ∞ and would never start. A kernel with an optimal θ_i below 1/20 is therefore shrunk less than it should be.
-    - ‖f_i‖² is estimated by the number of features drawn times the sum of squares of their coefficients.
+    - it does not say how ‖f_i‖ is measured. Where a kernel's features all move, ‖f_i‖² is their number times the sum of
+      squares of their coefficients. With `faithful` each block moves once, on rows of its own, and that would count the
+      noise of mini-batches and of early steps as signal (a weight of .42 where .20 is optimal): ‖f_i‖² is then the sum
+      of the blocks' squares and, by the reproducing property, of the inner products Σ_t <ℓ'_t, f_i(x_t)> of each step
+      with those before. This has no bias as long as slopes do not depend on the features drawn, and one that falls
+      like 1/i elsewhere; below zero it counts as zero.
     - the intercept is a constant kernel of weight 1, drawn in every step.
+
+    - Theorem 5.1 allows every `step` in (1, 2) or whole, but its constant Q₁ exists for 2ν'θ > 1 only, for p = 4/3 a
+      `step` above 2.
 
     and unless `faithful`, which wants losses with a bounded slope (A2: not the squared ones), a C that is not large
     and, as every step adds features that all later ones need, few steps with large batches:
@@ -297,7 +305,7 @@ class TriplyStochastic(StreamingSolver):
         now = FeatureState.from_arrays(state)
         blocks, b = now.iterate(averaged=not self.faithful)
         objective = now.epoch_loss + self._penalty(now, blocks, b, problem)
-        return Progress(objective, math.nan, int(np.count_nonzero(now.norms(blocks))))
+        return Progress(objective, math.nan, int(np.count_nonzero(now.norms(blocks, faithful=self.faithful))))
 
     def finish(self, state, problem):
         """Turn the averaged coefficients into a predictor, and compare it with the best constant."""
@@ -322,7 +330,7 @@ class TriplyStochastic(StreamingSolver):
 
     def _predictor(self, state: FeatureState, blocks, intercept, problem: Problem) -> RandomFeature:
         """Return the predictor with some coefficients, block by block."""
-        u = state.norms(blocks)
+        u = state.norms(blocks, faithful=self.faithful)
         weights = np.divide(self._theta(state, u), state.rho_sq, out=np.zeros(len(u)), where=state.rho_sq > 0)
         family: Any = problem.family
         combination = Combination(family, family.members(), weights, np.sqrt(state.rho_sq), norms=u)
@@ -337,7 +345,7 @@ class TriplyStochastic(StreamingSolver):
 
     def _penalty(self, state: FeatureState, blocks, b: np.ndarray, problem: Problem) -> float:
         """Return (λ/2) (‖u‖_p² + ‖b‖²)."""
-        total = norm(state.norms(blocks), self.p if self.learn_weights else 2.0)
+        total = norm(state.norms(blocks, faithful=self.faithful), self.p if self.learn_weights else 2.0)
         return state.lam(problem.C) / 2 * (total**2 + float(b @ b))
 
     # -- the verdict ---------------------------------------------------------------------------------------

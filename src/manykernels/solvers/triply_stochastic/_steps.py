@@ -184,21 +184,74 @@ def follow(V, scale, share, mean, W, edges, owner, squares):  # type: ignore[no-
         squares[owner[b]] += _follow(V[rows].ravel(), scale, share, mean[rows].ravel(), W[rows].ravel())
 
 
+@njit(cache=True, nogil=True)
+def meet(Z, W, S, c, edges, owner, draw, inner):  # type: ignore[no-untyped-def]
+    """Add Σ_t <s_t, f_i(x_t)> to `inner` for every kernel i drawn, without the block that is moved. O(n c w_i).
+
+    By the reproducing property that is the inner product of f_i with Σ_t s_t κ_i(x_t, ·), against which f_i moves.
+
+    Parameters
+    ----------
+    Z, W, S, draw : as in `move`
+    c : int
+        Outputs.
+    edges, owner : as in `follow`
+    inner : (k,) array, added to
+    """
+    for j in range(len(inner)):
+        for b in range(len(owner)):
+            first, last = edges[b], edges[b + 1]
+            if owner[b] != draw[j, 0] or first == draw[j, 1]:
+                continue
+            g = np.empty((c, last - first), dtype=np.float32)
+            gradient(Z, first, last, S, c, g)
+            for k in range(c):
+                for i in range(last - first):
+                    inner[j] += g[k, i] * W[first + i, k]
+
+
+@njit(cache=True, nogil=True)
+def relate(cross, shrunk, scale, draw, rates, inner):  # type: ignore[no-untyped-def]
+    """Update the inner products of a kernel's blocks with one another, (m,), after a step.
+
+    All blocks shrink by the factor `shrunk`, and the new one of a kernel drawn is ``-rates · scale`` times its
+    gradient, whose inner product with those before is `inner`.
+    """
+    cross *= shrunk * shrunk
+    for j in range(len(inner)):
+        if draw[j, 0] >= 0:
+            cross[draw[j, 0]] -= 2.0 * shrunk * rates[j] * scale * inner[j]
+
+
+@njit(cache=True, nogil=True)
+def norms_sq(squares, counts, cross, rho_sq, faithful):  # type: ignore[no-untyped-def]
+    """Return u_i² = ρ_i²‖w_i‖². O(m).
+
+    A block alone is an estimate of the kernel, so that f_i = Σ_b Z_b W_b. Where a kernel's B blocks move together,
+    √B W_b are the coefficients of its features Z_b/√B, and ‖w‖² = B Σ‖W_b‖². Where each moves once, they are unlike:
+    ‖w‖² is the sum of ‖W_b‖² and of their inner products with one another, of which `cross` is an estimate. While that
+    is below 0 they count as orthogonal: slopes depend on the features that rows are scored with, and as long as the
+    noise of these is most of the scores, the products come out too small.
+    """
+    if not faithful:
+        return rho_sq * counts * squares
+    return rho_sq * (squares + np.maximum(cross, 0.0))
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def weigh(squares, counts, rho_sq, p, least, theta):  # type: ignore[no-untyped-def]
+def weigh(u_sq, rho_sq, p, least, theta):  # type: ignore[no-untyped-def]
     """Write θ_i = u_i^(2-p) / (Σ_j u_j^p)^((2-p)/p), at least `least`; 1 while any kernel has no norm yet. O(m).
 
     Parameters
     ----------
-    squares, counts, rho_sq : (m,) arrays
-        Sum of squares of a kernel's coefficients, number of its blocks, ρ²: u² is their product. A kernel with ρ = 0
-        has no part in it.
+    u_sq, rho_sq : (m,) arrays
+        From `norms_sq`; a kernel with ρ = 0 has no part in it.
     p, least : float
     theta : (m,) array
     """
     top = 0.0
     for i in range(len(theta)):
-        u = np.sqrt(rho_sq[i] * counts[i] * squares[i])
+        u = np.sqrt(u_sq[i])
         if rho_sq[i] > 0.0 and u == 0.0:
             theta[:] = 1.0
             return
@@ -275,12 +328,14 @@ class Kernels(NamedTuple):
 
     Attributes
     ----------
-    squares, counts, rho_sq, theta : see `weigh`; counts and θ are changed in every step, squares in `follow`
+    squares, counts, cross, rho_sq : see `norms_sq`; counts change in every step, squares in `follow`, cross in `relate`
+    theta : see `weigh`; changed in every step
     top, trace : largest eigenvalues and mean diagonals
     """
 
     squares: np.ndarray
     counts: np.ndarray
+    cross: np.ndarray
     rho_sq: np.ndarray
     theta: np.ndarray
     top: np.ndarray
@@ -358,7 +413,8 @@ def begin_step(settings, now, row_sums, draw, kernels, V, rates):  # type: ignor
     now[ROWS] += n
     now[WEIGHT] += row_sums[1]
     now[ZERO_LOSS] += row_sums[2]
-    weigh(kernels.squares, counts, rho_sq, settings.p, settings.least, theta)  # Alg. 3, line 6: 1/ψ
+    u_sq = norms_sq(kernels.squares, counts, kernels.cross, rho_sq, settings.faithful)
+    weigh(u_sq, rho_sq, settings.p, settings.least, theta)  # Alg. 3, line 6: 1/ψ
     lam = lam_of(settings.C, settings.n_rows, now[ROWS])
     gamma = _gamma(settings, now, n, lam, kernels)  # line 7
     now[SCALE] *= 1.0 - gamma * lam  # line 10
@@ -380,24 +436,28 @@ def begin_step(settings, now, row_sums, draw, kernels, V, rates):  # type: ignor
 
 
 @njit(cache=True, nogil=True)
-def end_step(settings, now, n, drawn, loss, gamma, lam, G, coefficients, squares):  # type: ignore[no-untyped-def]
+def end_step(settings, now, n, draw, rates, loss, gamma, lam, G, inner, coefficients, kernels):  # type: ignore[no-untyped-def]
     """Move the intercept, take notice of the loss, and let the averages follow.
 
     Parameters
     ----------
     settings, now : as in `begin_step`
-    n, drawn : int
-        Rows and kernels of the step.
-    loss, G : float and (c,) array
-        Summed over the rows, from `move`.
+    n : int
+        Rows of the step.
+    draw, rates : as in `begin_step`
+    loss, G, inner : float, (c,) and (k,) arrays
+        Summed over the rows, from `move` and `meet`.
     gamma, lam : float
         From `begin_step`.
     coefficients : Coefficients
         Changed.
-    squares : as in `follow`
+    kernels : Kernels
     """
     b, mean_b, V, mean, W, edges, owner = coefficients
-    share = drawn / settings.n_kernels if settings.faithful else 1.0
+    share = 1.0
+    if settings.faithful:
+        share = np.sum(draw[:, 0] >= 0) / settings.n_kernels
+        relate(kernels.cross, 1.0 - gamma * lam, now[SCALE], draw, rates, inner)
     average = 0.0 if settings.faithful else (1.0 + settings.forget) / (now[STEP] + settings.forget)
     for k in range(len(b)):
         b[k] = (1.0 - gamma * lam) * b[k] - (gamma * share / n) * G[k]
@@ -405,7 +465,7 @@ def end_step(settings, now, n, drawn, loss, gamma, lam, G, coefficients, squares
     now[LOSS] += loss
     if loss > settings.exploded * n * now[ZERO_LOSS] / now[ROWS]:
         now[DAMPING] /= 2.0
-    follow(V, now[SCALE], average, mean, W, edges, owner, squares)
+    follow(V, now[SCALE], average, mean, W, edges, owner, kernels.squares)
 
 
 @njit(cache=True, nogil=True)
@@ -422,16 +482,17 @@ def take_steps(settings, now, row_sums, draws, kernels, coefficients, Z, Y, s, F
     F, S : as in `move`
     """
     b, V, W = coefficients.b, coefficients.V, coefficients.W[: Z.shape[1]]
-    G, rates, first = np.zeros(len(b)), np.empty(draws.shape[1]), 0
+    G, (rates, inner), first = np.zeros(len(b)), np.empty((2, draws.shape[1])), 0
     for u in range(len(draws)):
         n, draw = int(row_sums[u, 0]), draws[u]
         some, first = slice(first, first + n), first + n
         gamma, lam = begin_step(settings, now, row_sums[u], draw, kernels, V, rates)
-        G[:] = 0.0
+        G[:], inner[:] = 0.0, 0.0
         known = Y[some], s[some], F[:n], S[:n]
         loss = move(settings.code, Z[some], W, b, *known, G, draw, rates, V)  # lines 5, 8 and 9
         if not np.isfinite(loss):
             return u
-        drawn = np.sum(draw[:, 0] >= 0)
-        end_step(settings, now, n, drawn, loss, gamma, lam, G, coefficients, kernels.squares)
+        if settings.faithful:
+            meet(Z[some], W, S, len(b), coefficients.edges, coefficients.owner, draw, inner)
+        end_step(settings, now, n, draw, rates, loss, gamma, lam, G, inner, coefficients, kernels)
     return len(draws)

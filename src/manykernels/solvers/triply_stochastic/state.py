@@ -10,7 +10,7 @@ import numpy as np
 from ..._util.arrays import product_width
 from ..._util.shapes import WHOLE, Stored, check_arrays, demand
 from ..verdict import ENOUGH
-from ._steps import NUMBERS, follow, lam_of
+from ._steps import NUMBERS, follow, lam_of, norms_sq
 
 #: Fields that are lists of blocks.
 LISTS = ("owner", "V", "mean", "best")
@@ -26,6 +26,7 @@ ARRAYS = {
     "targets": _OUTPUTS,
     "top": _KERNELS,
     "trace": _KERNELS,
+    "cross": Stored("m", optional=True),  # states of older files have none
     "held": Stored("4"),
     "best_intercept": _OUTPUTS,
     "fresh": Stored("2 4"),
@@ -57,6 +58,8 @@ class FeatureState:
         b, its average, and the sum of s_t y_t over all rows.
     top, trace : (m,) arrays
         The largest eigenvalue of K_i/n and the mean diagonal, averaged over the batches.
+    cross : (m,) array
+        Sum of the inner products of a kernel's blocks with one another, as estimated to the letter of Alg. 3.
     step, rows, epoch_rows, n_rows : int
         Steps taken; rows seen in all, in this epoch, and in a whole one (0: not known).
     weight : float
@@ -91,6 +94,7 @@ class FeatureState:
     targets: np.ndarray
     top: np.ndarray
     trace: np.ndarray
+    cross: np.ndarray
     held: np.ndarray
     best_intercept: np.ndarray
     fresh: np.ndarray
@@ -114,14 +118,16 @@ class FeatureState:
     def new(cls, seed: int, n_columns: int, n_outputs: int, rho_sq: np.ndarray) -> FeatureState:
         """Return the state before any row."""
         b, mean, targets, best = np.zeros((4, n_outputs))
-        top, trace = np.zeros((2, len(rho_sq)))
-        return cls(seed, n_columns, rho_sq, b, mean, targets, top, trace, np.zeros(4), best, np.zeros((2, 4)))
+        top, trace, cross = np.zeros((3, len(rho_sq)))
+        held, fresh = np.zeros(4), np.zeros((2, 4))
+        return cls(seed, n_columns, rho_sq, b, mean, targets, top, trace, cross, held, best, fresh)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> FeatureState:
         """Return a copy that can be changed without changing `arrays`."""
         edges = np.cumsum(arrays["widths"])[:-1]
-        values: dict[str, Any] = {"owner": arrays["owner"].tolist()}
+        cross = arrays.get("cross", np.zeros(len(arrays["rho_sq"])))
+        values: dict[str, Any] = {"owner": arrays["owner"].tolist(), "cross": cross.copy()}
         for name in ("V", "mean", "best"):
             values[name] = [v.copy() for v in np.split(arrays[name], edges)] if len(arrays[name]) else []
         for f in fields(cls):
@@ -196,18 +202,13 @@ class FeatureState:
             self.fresh = np.stack([self.fresh[1], np.zeros(4)])
         self.fresh[1] += found
 
-    def norms(self, blocks: list[np.ndarray]) -> np.ndarray:
-        """Return u_i = ρ_i‖w_i‖ with ‖w_i‖² = (blocks of i) · Σ (coefficients)².
-
-        A block alone is an estimate of the kernel, so that f_i = Σ_b Z_b W_b has the features Z_b/√B of the kernel with
-        coefficients √B W_b; in features, not blocks, that is (features drawn) · Σ α².
-        """
-        squares = np.zeros(len(self.rho_sq))
-        counts = np.zeros(len(self.rho_sq))
+    def norms(self, blocks: list[np.ndarray], *, faithful: bool) -> np.ndarray:
+        """Return u_i = ρ_i‖w_i‖; see `norms_sq`."""
+        squares, counts = np.zeros((2, len(self.rho_sq)))
         for i, v in zip(self.owner, blocks, strict=True):
             squares[i] += np.vdot(v, v)
             counts[i] += 1
-        return np.sqrt(self.rho_sq * counts * squares)
+        return np.sqrt(norms_sq(squares, counts, self.cross, self.rho_sq, faithful))
 
     def coefficients(self, blocks: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return how many blocks each kernel has, and their coefficients, kernel by kernel."""

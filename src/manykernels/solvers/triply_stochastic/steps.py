@@ -13,7 +13,7 @@ from ...features._thin import thin_scores
 from ...kernels.statistics import dense
 from ...problem import Problem
 from ..verdict import ENOUGH, best_constant, compare
-from ._steps import STEP, Coefficients, Kernels, Settings, begin_step, end_step, move, take_steps
+from ._steps import STEP, Coefficients, Kernels, Settings, begin_step, end_step, meet, move, take_steps
 from .ahead import Ahead, Tile
 from .state import FeatureState, Layout
 
@@ -227,7 +227,8 @@ class Steps:
         """Take some steps together, or a single one tile by tile."""
         counts = self.layout.counts.copy()  # before the draws: each step knows those before it
         draws = self._draws(len(sums))
-        kernels = Kernels(self.layout.squares, counts, self.state.rho_sq, self.theta, self.top, self.trace)
+        state, known = self.state, (self.theta, self.top, self.trace)
+        kernels = Kernels(self.layout.squares, counts, state.cross, state.rho_sq, *known)
         first, last = int(edges[0]), int(edges[-1])
         if self.together and first < self.watched and ahead.end_of(first) >= last:
             finite = self._take_together(ahead, slice(first, last), sums, draws, kernels)
@@ -249,7 +250,7 @@ class Steps:
     def _take_one(self, ahead: Ahead, rows: slice, sums, draw, kernels: Kernels) -> bool:
         """Take a step on one or more tiles, whose parts of the gradient are added in order; return the same."""
         w, rates, total = self._coefficients(), np.empty(len(draw)), 0.0
-        G = np.zeros(len(w.b))
+        G, inner = np.zeros(len(w.b)), np.zeros(len(draw))
         gamma, lam = begin_step(self.settings, self.now, sums, draw, kernels, w.V, rates)
         for tile in ahead.between(rows.start, rows.stop):
             if rows.start >= self.watched:
@@ -257,10 +258,12 @@ class Steps:
             n, width = tile.Z.shape
             known = self.Y[tile.rows], self.s[tile.rows], self.F[:n], self.S[:n]
             total += move(self.settings.code, tile.Z, w.W[:width], w.b, *known, G, draw, rates, w.V)
+            if self.solver.faithful:
+                meet(tile.Z, w.W, self.S, len(w.b), w.edges, w.owner, draw, inner)
         if not math.isfinite(total):
             return False
-        n, drawn = rows.stop - rows.start, int(np.sum(draw[:, 0] >= 0))
-        end_step(self.settings, self.now, n, drawn, total, gamma, lam, G, w, kernels.squares)
+        n = rows.stop - rows.start
+        end_step(self.settings, self.now, n, draw, rates, total, gamma, lam, G, inner, w, kernels)
         return True
 
     def _coefficients(self) -> Coefficients:

@@ -1,129 +1,23 @@
-"""Projected stochastic gradient over exponentially many kernels."""
+"""The steps of mirror descent, the gap of an iterate, and the bound that the theorem's step needs."""
 
 from __future__ import annotations
 
 import math
-import time
-from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from .._util.checks import FLAG, choice, number, whole
-from .._util.threads import one_blas_thread
-from ..families.base import Enumerable, Samplable, can
-from ..losses import LOSSES
-from ..problem import GapKind, Problem, Result
-from .active import FEW_MEMBERS, Active
-from .base import Solver, generator
-from .log import Log
-from .loop import ROUNDING, Interruptible, relative_gap, warn_early, warn_interrupted
-from .workspace import ONE_THREAD
+from ...certificates import conjugate_exponent, norm
+from ...families.base import Enumerable, can
+from ...problem import GapKind, Problem, Result
+from ..active import FEW_MEMBERS, Active
+from ..log import Log
+from ..loop import ROUNDING
+from .potentials import potential_of
 
 #: One-sided 95 % limit of a normal variable: what "upper confidence limit" means here.
 QUANTILE = 1.645
-
-
-class MirrorDescent(Solver):
-    """Stochastic gradient steps on the kernel weights, one drawn kernel at a time, p = 4/3.
-
-    minimise (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i^(4/3) ‖w_i‖^(4/3))^(3/2) + ‖b‖²],
-
-    that is J(θ) over θ >= 0, ‖θ‖₂ <= 1. At every step the machine is solved at θ, kernels are drawn, and θ moves
-    along the unbiased estimate ``(λ/2) g_z/q_z`` of minus the gradient at the drawn z; the projection is a
-    scaling. The number of kernels enters only through the drawing.
-
-    Parameters
-    ----------
-    max_iter : int
-        Steps, T.
-    sampling : {"gradient", "uniform"}
-        Draw near proportionally to the gradient (Algorithm 3), or uniformly over the family, which is the
-        uniform coordinate descent (UCD) of the papers.
-    step : {"normalised", "theory"}
-        ``"theory"``: the constant step of Theorem 3.1, from a bound of the gradient that holds everywhere.
-        ``"normalised"``: 1/√T in units of the estimate's root mean square so far.
-    draws : int
-        Kernels drawn per step; their estimates are averaged.
-    average : bool
-        Whether to return the average of the iterates, weighted by their steps, or the last.
-    tol : float
-        Relative gap at which to stop; looked at every tenth of the steps.
-    gap_draws : int
-        Draws for the statistical gap.
-    random_state : int, Generator, RandomState or None
-
-    Notes
-    -----
-    Takes any loss but Poisson's, and families that can draw. Over a continuum it optimises over the kernels drawn
-    (Algorithm 4), and ``gap_kind_`` is ``"none"``. Departs from the references: the returned weights are scaled to
-    ‖θ‖₂ = 1, which never raises J; with ``step="normalised"`` the average leaves out the first half of the steps,
-    when θ is still on its way to the sphere. The gap is exact for families of up to 5,000 members. For larger ones
-    it is a statistical estimate: ``Σ_i g_i²`` is estimated without bias by the mean of g_z²/q_z over draws, and
-    ``gap_`` is its upper 95 % confidence limit; the standard error is in ``trace_.extra``, as is the effective
-    share of the draws, (Σw)²/(NΣw²) for the importance weights w = g_z/q_z.
-
-    References
-    ----------
-    Afkanpour, György, Szepesvári, Bowling (2013), *A Randomized Mirror Descent Algorithm for Large Scale Multiple
-    Kernel Learning*, Algorithms 1-3, Theorem 3.1. Afkanpour (2013), *Multiple Kernel Learning with Many Kernels*,
-    chapter 4. The factor ½ in the gradient is that of (4.12) there.
-    """
-
-    requires = (Samplable,)
-    losses = tuple(name for name in LOSSES if name != "poisson")  # whose slope nothing bounds
-    prefers_base_scale = True
-    rules: ClassVar = {
-        "max_iter": whole(1),
-        "sampling": choice("gradient", "uniform"),
-        "step": choice("normalised", "theory"),
-        "draws": whole(1),
-        "average": FLAG,
-        "tol": number(),
-        "gap_draws": whole(1),
-    }
-    p = 4 / 3
-
-    def __init__(
-        self,
-        max_iter=1000,
-        *,
-        sampling="gradient",
-        step="normalised",
-        draws=1,
-        average=True,
-        tol=1e-3,
-        gap_draws=1000,
-        random_state=None,
-    ):
-        self.max_iter = max_iter
-        self.sampling = sampling
-        self.step = step
-        self.draws = draws
-        self.average = average
-        self.tol = tol
-        self.gap_draws = gap_draws
-        self.random_state = random_state
-
-    def solve(self, problem, init=None, on_iteration=None):
-        """Take `max_iter` steps, or fewer when the gap is small enough."""
-        self.check_params()
-        run = Walk(self, problem, Log(on_iteration, time.perf_counter()), generator(self.random_state))
-        # A step is many small products; threads under them cost several times what they bring.
-        with (
-            Interruptible(lambda: "" if len(run.active) else None) as guard,
-            one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext(),
-        ):
-            run.steps()
-        result = run.result()
-        gap = relative_gap(result.gap, result.objective, run.floor)
-        if guard.interrupted:
-            warn_interrupted(result.n_iter, "steps", gap)
-        elif not (result.gap_kind == "none" or result.converged or run.stopped or gap <= self.tol):
-            why = f"above tol={self.tol:g} (gap_kind={result.gap_kind!r}); raise max_iter, draws or tol"
-            warn_early(self, result.n_iter, "steps", gap, why)
-        return result
 
 
 @dataclass(frozen=True)
@@ -136,13 +30,19 @@ class _Gap:
 
 
 class Walk:
-    """The state of Algorithm 2."""
+    """The state of Algorithm 1: kernels met, their weights, and the average."""
 
-    def __init__(self, solver: MirrorDescent, problem: Problem, log: Log, rng: np.random.Generator):
+    def __init__(self, solver: Any, problem: Problem, log: Log, rng: np.random.Generator):
         self.solver, self.problem, self.log, self.rng = solver, problem, log, rng
         self.family: Any = problem.family
         self.active = Active(problem, solver.p)
-        self.draw = self.active.drawer()
+        self.potential = potential_of(solver.p, self.family.size())
+        n_rows = solver.sampled_rows(problem.n_rows)
+        self.rows: Any = None  # draws from some rows, where not all are to be looked at
+        if n_rows is not None:
+            self.rows = self.family.row_sampler(problem.X, problem.scale, n_rows)
+        self.draw = self.active.drawer() if self.rows is None else self.rows.draw
+        self.forms = self.active.forms if self.rows is None else self.rows.forms
         self.sum = np.zeros(0)  # Σ η_k θ_k of the average
         self.squares = 0.0  # Σ_k of the squared estimates, for the normalised step
         self.unit = 1.0  # the step in units of the gradient, up to a constant
@@ -150,15 +50,16 @@ class Walk:
         zero = np.zeros(problem.Y.shape)
         self.floor = ROUNDING * float(np.mean(problem.sample_weight * problem.loss.value(problem.Y, zero)))
         self.eta = self.theory_step() if solver.step == "theory" else None
+        self.potential.start(self.active)
 
     def steps(self) -> None:
-        """Alg. 2, lines 2-5."""
+        """Alg. 1, lines 2-7."""
         T = self.solver.max_iter
         check = max(1, T // 10)
         for k in range(1, T + 1):
             fit = self.active.solve()
             objective = self.active.objective(fit, self.active.norms(fit))
-            due = k % check == 0 and k < T
+            due = k % check == 0 and k < T and self.solver.tol > 0
             gap = self.gap_at(fit, objective) if due else None
             known = math.nan if gap is None else gap.value
             self.stopped = self.log.add(objective, known, int(np.count_nonzero(self.active.theta)))
@@ -177,30 +78,49 @@ class Walk:
             self.sum += self.unit * self.active.theta
 
     def move(self, A) -> None:
-        """Draw, step and project: Alg. 2, lines 3-4."""
+        """Draw, step and project: Alg. 1, lines 3-6."""
         s = self.solver
-        draw = self.draw if s.sampling == "gradient" else self._uniform
-        members, q = draw(A, s.draws, self.rng)
-        members, q, g, rho_sq = self.gradients(A, members, q)
+        members, ratio, rho_sq = self.estimate(A)
         if not len(members):
             return
-        ratio = g / (q * s.draws)
         if self.eta is not None:
             increments = self.eta * (self.active.lam / 2) * ratio
         else:
-            self.squares += float(np.sum(ratio)) ** 2 if s.draws > 1 else float(ratio @ ratio)
+            self.squares += float(np.sum(np.abs(ratio))) ** 2 if s.draws > 1 else float(ratio @ ratio)
             mean_square = self.squares / len(self.log)
             if mean_square == 0:
                 return
             self.unit = 1 / math.sqrt(mean_square)
-            increments = ratio * self.unit / math.sqrt(s.max_iter)
-        self.active.add(members, increments, rho_sq)
-        length = float(np.linalg.norm(self.active.theta))
-        if length > 1:
-            self.active.scale(1 / length)
+            increments = ratio * self.unit * self.potential.reach / math.sqrt(s.max_iter)
+        if (increments < 0).any():
+            members, increments, rho_sq = self.merged(members, increments, rho_sq)
+        self.potential.move(self.active, members, increments, rho_sq)
 
-    def gradients(self, A, members, q):
-        """Return the draws that can be fitted, with their g: not the constant, and not what vanishes."""
+    def estimate(self, A):
+        """Return drawn members, which may be repeated, with their share in the estimate of g (line 3), and ρ²."""
+        s = self.solver
+        if self.rows is not None and s.estimate == "halves":
+            drawn = self.rows.draw_halves(A, s.draws, self.rng)
+            members, q, g, rho_sq = self.gradients(A, drawn.members, drawn.probability, drawn.forms)
+        else:
+            draw = self.draw if s.sampling == "gradient" else self._uniform
+            members, q, g, rho_sq = self.gradients(A, *draw(A, s.draws, self.rng))
+        return members, g / (q * s.draws), rho_sq
+
+    def merged(self, members, increments, rho_sq):
+        """Return every member once; not those that would come in with a negative weight."""
+        total: dict[Any, float] = {}
+        for z, step in zip(members, increments.tolist(), strict=True):
+            total[z] = total.get(z, 0.0) + step
+        scale = dict(zip(members, rho_sq.tolist(), strict=True))
+        kept = [z for z, step in total.items() if step > 0 or z in self.active.place]
+        return kept, np.array([total[z] for z in kept]), np.array([scale[z] for z in kept])
+
+    def gradients(self, A, members, q, forms=None):
+        """Return the draws that can be fitted, with their g: not the constant, and not what vanishes.
+
+        `forms` has estimates of tr(AᵀK_zA) where g is not to be computed from all rows.
+        """
         keep = [i for i, z in enumerate(members) if z != ()]
         members, q = [members[i] for i in keep], q[keep]
         if not members:
@@ -209,7 +129,7 @@ class Walk:
         place = {z: i for i, z in enumerate(distinct)}
         of = [place[z] for z in members]
         rho_sq = self.active.rho_of(distinct)[of]
-        forms = self.active.forms(A, distinct)[of]
+        forms = self.forms(A, distinct)[of] if forms is None else forms[keep]
         alive = rho_sq > 0
         members = [z for z, ok in zip(members, alive, strict=True) if ok]
         return members, q[alive], forms[alive] / rho_sq[alive], rho_sq[alive]
@@ -228,19 +148,29 @@ class Walk:
         """Return the gap from a pass over all members."""
         members = self.family.members()
         rho_sq = self.active.rho_of(members)
-        forms = self.active.forms(fit.A, members)
+        forms = self.forms(fit.A, members)
         g = np.divide(forms, rho_sq, out=np.zeros(len(members)), where=rho_sq > 0)
-        return _Gap(objective - self.active.dual(fit, float(np.linalg.norm(g))), 0.0, "exact")
+        return _Gap(objective - self.active.dual(fit, _dual_norm(g, self.potential.nu)), 0.0, "exact")
 
     def estimated_gap(self, fit, objective: float) -> _Gap:
-        """Return the upper confidence limit of the gap: Σ_i g_i² is the mean of g_z²/q_z over draws."""
+        """Return the upper confidence limit of the gap, from Σ_i g_i^ν*.
+
+        The sum is known over the kernels met, which have the largest g as a rule; over the others it is the mean of
+        g_z^ν*/q_z over draws, in which a kernel that was met, or the constant, counts as 0.
+        """
         size = self.solver.gap_draws
-        members, q = self.draw(fit.A, size, self.rng)
-        _, q, g, _ = self.gradients(fit.A, members, q)
-        squares = np.pad(g**2 / q, (0, size - len(g)))  # the constant counts as a draw of 0
-        mean, error = float(squares.mean()), float(squares.std(ddof=1) / math.sqrt(size)) if size > 1 else 0.0
-        high = math.sqrt(mean + QUANTILE * error)
-        middle = math.sqrt(mean)
+        exponent = conjugate_exponent(self.potential.nu)
+        members, q, g, _ = self.gradients(fit.A, *self.draw(fit.A, size, self.rng))
+        new = np.array([z not in self.active.place for z in members], dtype=bool)
+        powers = np.pad(g[new] ** exponent / q[new], (0, size - int(new.sum())))
+        error = float(powers.std(ddof=1) / math.sqrt(size)) if size > 1 else 0.0
+        met = (
+            np.maximum(self.active.forms(fit.A), 0.0) / self.active.rho_sq
+            if len(self.active)
+            else np.zeros(1)
+        )
+        total = float(np.sum(met**exponent)) + float(powers.mean())
+        high, middle = _root(total + QUANTILE * error, exponent), _root(total, exponent)
         value = objective - self.active.dual(fit, high)
         return _Gap(value, self.active.lam / 2 * (high - middle) / QUANTILE, "estimate")
 
@@ -259,7 +189,7 @@ class Walk:
         return self.family.draw_uniform(size, rng)
 
     def theory_step(self) -> float:
-        """Return η = √(2αδ/(BT)), α = 1, δ = ½ (Theorem 3.1), with B from :func:`gradient_bound`."""
+        """Return η = √(2αδ/(BT)), α and δ the potential's (Theorem 3.1), with B from :func:`gradient_bound`."""
         scale = self.problem.scale
         if math.isinf(self.family.size()):
             raise ValueError(
@@ -272,7 +202,7 @@ class Walk:
                 "scales leave the gradient estimate without a bound."
             )
         bound = gradient_bound(self.problem, self.solver.p, self.solver.sampling)
-        return 1.0 / (bound * math.sqrt(self.solver.max_iter))
+        return self.potential.reach / (bound * math.sqrt(self.solver.max_iter))
 
     # -- the end -----------------------------------------------------------------------------------------
 
@@ -280,9 +210,9 @@ class Walk:
         """Solve the machine at the average, scaled to the sphere, and certify it."""
         active = self.active
         theta = np.pad(self.sum, (0, len(active) - len(self.sum))) if self.sum.any() else active.theta
-        length = float(np.linalg.norm(theta))
+        length = self.potential.size(theta)
         active.set(theta / length if length > 0 else theta)
-        fit = active.solve()
+        fit = active.explicit(active.solve())
         norms = active.norms(fit)
         objective = active.objective(fit, norms)
         gap = self.gap_at(fit, objective)
@@ -301,13 +231,22 @@ class Walk:
         )
 
 
+def _root(value: float, exponent: float) -> float:
+    return math.sqrt(value) if exponent == 2 else value ** (1 / exponent)
+
+
+def _dual_norm(g: np.ndarray, nu: float) -> float:
+    """Return ‖g‖_ν*."""
+    return float(np.linalg.norm(g)) if nu == 2 else norm(g, conjugate_exponent(nu))
+
+
 def gradient_bound(problem: Problem, p: float, sampling: str) -> float:
     """Return √B: a bound on the norm of the gradient estimate that holds at every θ.
 
     The estimate is (λ/2) g_z/q_z. When z is drawn in proportion to g (over ordered tuples, for products) that is at
     most (λ/2) Σ_z g_z = (λ/2) tr(Aᵀ K A) with K the sum of all scaled kernels, and
-    tr(Aᵀ K A) <= λ_max(K) ‖A‖². Uniform drawing multiplies it by the number of members. ‖A‖ is bounded by the slope
-    of the loss, or by its value at f = 0 where the slope is not bounded.
+    tr(Aᵀ K A) <= λ_max(K) ‖A‖². Uniform drawing multiplies it by the number of members, or of ordered tuples. ‖A‖ is
+    bounded by the slope of the loss, or by its value at f = 0 where the slope is not bounded.
     """
     pb = problem
     s = pb.sample_weight
@@ -319,5 +258,5 @@ def gradient_bound(problem: Problem, p: float, sampling: str) -> float:
         norm_sq = pb.C**2 * {"squared": 2.0, "squared_hinge": 4.0}[pb.loss.name] * float(s.max()) * start
     K = pb.family.proposal_gram(pb.X, pb.scale, p)
     top = float(np.linalg.eigvalsh(K)[-1]) if K.ndim == 2 else float(K.sum())  # a diagonal: its trace
-    members = pb.family.size() if sampling == "uniform" else 1.0
+    members = pb.family.n_uniform() if sampling == "uniform" else 1.0
     return members * norm_sq * top / (2 * pb.C * pb.n_rows)

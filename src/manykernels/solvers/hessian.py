@@ -1,0 +1,123 @@
+"""Sparse multiple kernel learning by Newton steps on the simplex."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .base import BatchSolver
+from .weights import fixed_curvature, line_search, newton_step, simplex_start
+
+#: Kernels without weight that are let in by one step, those with the largest gradient: the others have their turn.
+ENTERING = 200
+#: Share of the fixed machine's curvature that is added to the Hessian: at first, and at the most.
+DAMPING, MOST_DAMPING = 1e-9, 10.0
+
+
+class HessianMKL(BatchSolver):
+    """Newton steps on J over the simplex, p = 1.
+
+    minimise (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i ‖w_i‖)² + ‖b‖²].
+
+    With T = (I + LK)⁻¹L, where L is the second derivative of C Σ s ℓ in the scores and K that of the machine, J has the
+    Hessian λ tr((M_iA)ᵀ T M_jA), M_i = K_i/ρ_i². The step is the minimiser over the simplex of the quadratic model, a
+    small quadratic program; then follows a line search. With the max-hinge loss this is multiclass MKL with weights
+    shared by all classes.
+
+    Every step costs about two passes over the kernels more than one of SimpleMKL, O(m n² c), and the factorisation of
+    a system of the machine, and there are few of them: about ten whatever the number of kernels.
+
+    Parameters
+    ----------
+    tol : float
+        Relative duality gap at which to stop.
+    max_iter : int
+        Most evaluations of the machine.
+
+    Notes
+    -----
+    Takes any loss, and families that can be listed. The Hessian is exact for the squared, the logistic and the Poisson
+    loss and for softmax; for the others, which have kinks or whose slope has, it is that of the face of the dual that A
+    lies in (the free support vectors), which is the Hessian almost everywhere. Departs from the reference in three
+    things: kernels without weight enter at most 200 at a time, those with the largest gradient; where a step brings no
+    descent, as at a kink, the Hessian is damped by the curvature 2 g_i/θ_i of the fixed machine until one does; and it
+    stops on the duality gap alone.
+
+    References
+    ----------
+    Chapelle, Rakotomamonjy (2008), *Second Order Optimization of Kernel Parameters*.
+    """
+
+    takes_joint = False
+    p = 1.0
+
+    def __init__(self, tol=1e-3, max_iter=500):
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def iterates(self, work, init):
+        """Yield every evaluated iterate."""
+        current = work.evaluate(simplex_start(work, init))
+        yield current
+        damping = DAMPING
+        while current.g.any():
+            some = _candidates(current, work.alive)
+            H = work.hessian(current, some)
+            while True:
+                moved = current
+                direction = newton_direction(current, some, H, damping)
+                if direction @ current.g > 0:
+                    for trial in line_search(work, current, direction):
+                        yield trial
+                        if trial.value < moved.value:
+                            moved = trial
+                if moved is not current:
+                    break
+                damping *= 100
+                if damping > MOST_DAMPING:
+                    return
+            current, damping = moved, max(damping / 100, DAMPING)
+
+
+def _candidates(point, alive) -> np.ndarray:
+    """Return the kernels with weight, and those without that would lower J most: their g is above the mean's."""
+    outside = np.flatnonzero(alive & (point.theta <= 0) & (point.g > point.theta @ point.g))
+    entering = outside[np.argsort(-point.g[outside], kind="stable")[:ENTERING]]
+    return np.sort(np.concatenate([np.flatnonzero(point.theta), entering]))
+
+
+def newton_direction(point, some, H, damping: float) -> np.ndarray:
+    """Return the way from θ to the minimiser over the simplex of J's quadratic model there, in some coordinates."""
+    theta, g = point.theta[some], point.g[some]
+    B = H + np.diag(damping * fixed_curvature(theta, g))
+    direction = np.zeros(len(point.theta))
+    direction[some] = simplex_minimum(B, -g - B @ theta, theta) - theta
+    return direction
+
+
+def simplex_minimum(B: np.ndarray, q: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the minimiser of ½ xᵀBx + qᵀx over the simplex, B positive definite, by the primal active-set method.
+
+    From a point of the simplex: minimise over the face of the free coordinates, going no further than to its border,
+    where a coordinate is fixed at zero; at the minimum of a face, free the coordinate of which the multiplier is the
+    most negative. O(k³) for every face, and mostly about as many faces as coordinates that change.
+    """
+    x, free = start.copy(), start > 0
+    for _ in range(20 * len(x) + 50):
+        slope = B @ x + q
+        d = np.zeros(len(x))
+        d[free] = newton_step(B[np.ix_(free, free)], -slope[free])
+        shrinking = np.flatnonzero(free & (x + d < 0))
+        if len(shrinking):
+            shares = x[shrinking] / -d[shrinking]
+            first = shrinking[np.argmin(shares)]
+            x = np.maximum(x + shares.min() * d, 0.0)
+            x[first], free[first] = 0.0, False
+            continue
+        x = x + d
+        slope = B @ x + q
+        level = float(slope[free] @ x[free])
+        violation = np.where(free, 0.0, level - slope)
+        if violation.max() <= 1e-12 * np.abs(slope).max():
+            break
+        free[np.argmax(violation)] = True
+    return x / x.sum()
