@@ -30,9 +30,11 @@ def allowed(solver, family, loss, task, setting):
         return False  # its graph is that of products
     if solver == "polynomial-mkl" and (loss != "squared" or "ordered" in family):
         return False  # its machine is a ridge, and degrees have no prior
-    if solver in MIRROR and family == "union":
-        return False  # a union cannot draw
-    return loss == "squared" or task not in ("regression", "two targets")
+    if solver in MIRROR and (family == "union" or loss == "poisson"):
+        return False  # a union cannot draw, and nothing bounds the slope of counts
+    if solver in STOCHASTIC and LOSSES[loss].code < 0:
+        return False  # their loops are compiled for some losses
+    return LOSSES[loss].regression if task in ("regression", "two targets") else LOSSES[loss].classifies
 
 
 AXES = (list(FOR_ESTIMATORS), list(FAMILIES), list(LOSSES), TASKS, SETTINGS)
@@ -52,6 +54,7 @@ def targets(task):
 
 def check(solver, family, loss, task, setting):
     X, y = FAMILIES[family].train(40), targets(task)
+    y = np.floor(np.exp(1.0 + np.minimum(y, 2.0))) if loss == "poisson" else y
     estimator = MKLRegressor if task in TASKS[:2] else MKLClassifier
     model = estimator(
         FAMILIES[family].make(),

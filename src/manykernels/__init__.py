@@ -10,16 +10,17 @@ TYPE_CHECKING = False  # as type checkers read it; the command line begins here,
 if TYPE_CHECKING:
     from typing import Any
 
-    from .estimators import AlignedKernel, MKLClassifier, MKLRegressor
+    from .estimators import AlignedKernel, MKLClassifier, MKLOutlier, MKLRegressor
     from .persistence import load
     from .tables import Views
 
-__all__ = ["AlignedKernel", "MKLClassifier", "MKLRegressor", "Views", "load", "__version__"]
+__all__ = ["AlignedKernel", "MKLClassifier", "MKLOutlier", "MKLRegressor", "Views", "load", "__version__"]
 
 #: Where the public names live; they are imported when first asked for: a command that needs none waits for none.
 _HOMES = {
     "AlignedKernel": "estimators",
     "MKLClassifier": "estimators",
+    "MKLOutlier": "estimators",
     "MKLRegressor": "estimators",
     "Views": "tables",
     "load": "persistence",

@@ -63,7 +63,8 @@ def conjugate_exponent(nu: float) -> float:
 
 def mean_loss(loss: Loss, Y, F, sample_weight) -> float:
     """Return (1/n) Σ_t s_t ℓ(y_t, f_t)."""
-    return float(sample_weight @ loss.value(Y, F)) / len(Y)
+    used = sample_weight > 0 if loss.joint else slice(None)
+    return loss.total(Y[used], F[used], sample_weight[used]) / len(Y)
 
 
 def mean_conjugate(loss: Loss, Y, A, C: float, sample_weight) -> float:
@@ -71,8 +72,7 @@ def mean_conjugate(loss: Loss, Y, A, C: float, sample_weight) -> float:
     used = sample_weight > 0
     if np.any(A[~used]):
         return np.inf
-    s = sample_weight[used]
-    return float(s @ loss.conjugate(Y[used], -A[used] / (C * s)[:, None])) / len(Y)
+    return loss.total_conjugate(Y[used], A[used], C * sample_weight[used]) / (C * len(Y))
 
 
 def certificate(
@@ -95,9 +95,9 @@ def feasible_multiple(loss: Loss, Y, A, C: float, sample_weight) -> float:
     """Return the largest γ <= 1 for which γA is dual feasible, for A that points the right way.
 
     The iterates of stochastic solvers are sums of negative subgradients, each row's in the cone of its loss; only
-    their size may be too large, and only when the loss has a bounded slope.
+    their size may be too large, and only when the loss is one of classes with a bounded slope.
     """
-    if not loss.lipschitz:
+    if not loss.lipschitz or loss.regression:
         return 1.0
     used = sample_weight > 0
     top = float(np.max(Y[used] * A[used] / (C * sample_weight[used])[:, None], initial=0.0))
@@ -107,9 +107,8 @@ def feasible_multiple(loss: Loss, Y, A, C: float, sample_weight) -> float:
 def feasible_projection(loss: Loss, Y, A, C: float, sample_weight) -> np.ndarray:
     """Return the dual feasible coefficients nearest to A, row by row; zero for rows without weight."""
     used = sample_weight > 0
-    radius = (C * sample_weight[used])[:, None]
     out = np.zeros_like(A)
-    out[used] = -radius * loss.feasible(Y[used], -A[used] / radius)
+    out[used] = loss.nearest(Y[used], A[used], C * sample_weight[used])
     return out
 
 

@@ -218,7 +218,13 @@ OUTPUTS = [
     ("logistic", 3),
     ("max_hinge", 3),
     ("softmax", 3),
+    ("epsilon_insensitive", 1),
+    ("huber", 2),
+    ("quantile", 1),
+    ("poisson", 2),
 ]
+#: Those that compiled loops take, too.
+CODED = [(name, c) for name, c in OUTPUTS if get_loss(name).code >= 0]
 BATCH_KERNELS = [k.RBF(1.5), k.Laplacian(2.0, columns=[0, 1]), k.Linear(), k.Polynomial(2, columns=[2, 3])]
 
 
@@ -227,6 +233,8 @@ def encoded(loss, scores):
     loss = get_loss(loss)
     if loss.multiclass:
         return np.eye(scores.shape[1])[scores.argmax(axis=1)]
+    if loss.name == "poisson":
+        return np.floor(np.exp(np.clip(1.0 + scores, -3.0, 3.0)))
     if loss.regression:
         return scores - scores.mean(axis=0)
     return np.where(scores > 0, 1.0, -1.0)

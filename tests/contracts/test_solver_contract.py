@@ -19,7 +19,7 @@ from manykernels.losses import get_loss
 from manykernels.problem import GapKind, Result, Trace, nu_of
 from manykernels.solvers import BatchSolver, LpNorm, SimpleMKL, Solver, Step
 
-from .cases import BATCH_KERNELS, ITERATIVE, OUTPUTS, SETTLING, SOLVERS, problem
+from .cases import BATCH_KERNELS, CODED, ITERATIVE, OUTPUTS, SETTLING, SOLVERS, problem
 
 LOSSES = [("squared", 2), ("hinge", 1), ("logistic", 3), ("max_hinge", 3)]
 
@@ -135,9 +135,13 @@ def test_rows_without_weight_have_no_dual_coefficient(solved):
 @pytest.mark.parametrize("outputs", OUTPUTS, ids=str)
 def test_certificate_can_be_recomputed_from_outside(name, outputs):
     pb = problem(*outputs, weights="random")
-    estimator = MKLRegressor if outputs[0] == "squared" else MKLClassifier
-    y = pb.Y if outputs[0] == "squared" else (pb.Y.argmax(axis=1) if outputs[1] > 1 else pb.Y[:, 0])
+    estimator = MKLRegressor if pb.loss.regression else MKLClassifier
+    y = pb.Y if pb.loss.regression else (pb.Y.argmax(axis=1) if outputs[1] > 1 else pb.Y[:, 0])
     model = estimator(list(BATCH_KERNELS), solver=SOLVERS[name](), loss=outputs[0])
+    if outputs not in CODED and model.solver.losses is not None:
+        with pytest.raises(ValueError, match=f"takes loss .*, not '{outputs[0]}'"):
+            model.fit(pb.X, y)
+        return
     model.fit(pb.X, y, sample_weight=pb.sample_weight)
     again = certify(model, pb.X, y, pb.sample_weight)
     assert again.primal == pytest.approx(model.objective_, rel=1e-7)

@@ -9,6 +9,7 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.certificates import certify
 from manykernels.combination import Combination
 from manykernels.families import Products
+from manykernels.losses import get_loss
 from manykernels.solvers import Alignment, TwoStageSolver
 
 from .cases import BATCH_KERNELS, OUTPUTS, problem
@@ -25,7 +26,7 @@ class Decreasing(TwoStageSolver):
 
 
 def labels(outputs, Y):
-    if outputs[0] == "squared":
+    if get_loss(outputs[0]).regression:
         return Y
     return Y.argmax(axis=1) if outputs[1] > 1 else Y[:, 0]
 
@@ -46,7 +47,7 @@ def test_weights_are_those_that_were_learned():
 def test_it_works_in_the_estimators(outputs):
     pb = problem(*outputs)
     y = labels(outputs, pb.Y)
-    estimator = MKLRegressor if outputs[0] == "squared" else MKLClassifier
+    estimator = MKLRegressor if pb.loss.regression else MKLClassifier
     model = estimator(list(BATCH_KERNELS), solver=Decreasing(), loss=outputs[0], C=10.0).fit(pb.X, y)
     assert model.predict(pb.X).shape == y.shape
     again = certify(model, pb.X, y)

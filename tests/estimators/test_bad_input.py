@@ -10,6 +10,7 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.estimators.base import as_needed
 from manykernels.families import Finite, Precomputed, Products
 from manykernels.kernels import RBF, Dirichlet, Laplacian, Linear, Polynomial
+from manykernels.losses import Quantile
 from manykernels.solvers import (
     Alignment,
     Blockwise,
@@ -177,9 +178,31 @@ def test_solvers_that_make_no_sense(solver, match):
 def test_unknown_losses_and_losses_for_the_wrong_task():
     says("loss", lambda: MKLClassifier(loss="hing", kernels="gaussian", C=1.0).fit(X, y))
     says(
-        "MKLRegressor takes 'squared'",
+        "loss is 'hinge', which is for classes; MKLRegressor takes 'squared', 'epsilon_insensitive', 'huber'",
         lambda: MKLRegressor(loss="hinge", kernels="gaussian", C=1.0).fit(X, y),
     )
+    says(
+        "loss is 'huber', which is for numbers; MKLClassifier takes 'squared', 'hinge'",
+        lambda: MKLClassifier(loss="huber", kernels="gaussian", C=1.0).fit(X, y),
+    )
+    says(
+        "Blockwise takes loss squared, not 'quantile'",
+        lambda: MKLRegressor(loss="quantile", kernels="gaussian", solver="blockwise", C=1.0).fit(X, y),
+    )
+
+
+def test_losses_with_parameters_that_make_no_sense_and_targets_that_are_no_counts():
+    says("q of Quantile is 2", lambda: MKLRegressor("gaussian", loss=Quantile(2), C=1.0).fit(X, y))
+    says(
+        "loss__q cannot be set, as loss is 'quantile', a name without parameters; pass an object first, such as "
+        r"loss=losses.Quantile\(\) with its q",
+        lambda: MKLRegressor(loss="quantile").set_params(loss__q=0.9),
+    )
+    counts = MKLRegressor("gaussian", loss="poisson", C=1.0)
+    says(
+        "y holds -1, and loss 'poisson' is for counts", lambda: counts.fit(X, np.where(y == y[0], -1.0, 2.0))
+    )
+    says("y holds nothing but zeros", lambda: counts.fit(X, np.zeros(len(X))))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ def targets(loss, S):
     loss = get_loss(loss)
     if loss.multiclass:
         return np.eye(S.shape[1])[S.argmax(axis=1)]
+    if loss.name == "poisson":
+        return np.floor(np.exp(np.minimum(1.0 + S, 5.0)))
     return S if loss.regression else np.where(S > 0, 1.0, -1.0)
 
 

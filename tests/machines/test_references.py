@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from problems import CASES, objective, problem
+from scipy.special import xlogy
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
@@ -26,6 +27,15 @@ def reference(K, Y, loss, C, s):
         losses = cp.sum(cp.square(cp.pos(1 - cp.multiply(Y, F))), axis=1)
     elif loss == "logistic":
         losses = cp.sum(cp.logistic(-cp.multiply(Y, F)), axis=1)
+    elif loss == "epsilon_insensitive":
+        losses = cp.sum(cp.pos(cp.abs(F - Y) - 0.1), axis=1)
+    elif loss == "huber":
+        losses = cp.sum(cp.huber(F - Y, 1.35), axis=1) / 2
+    elif loss == "quantile":
+        losses = cp.sum(cp.abs(F - Y), axis=1) / 2
+    elif loss == "poisson":
+        least = (xlogy(Y, Y) - Y).sum(axis=1)
+        losses = cp.sum(cp.exp(F) - cp.multiply(Y, F), axis=1) + least
     elif loss == "max_hinge":
         losses = cp.max(F + (1 - Y), axis=1) - cp.sum(cp.multiply(Y, F), axis=1)
     else:

@@ -5,6 +5,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
+from scipy.special import xlogy
 from tests.contracts import cases
 
 
@@ -17,11 +18,16 @@ def _loss(name, Y, F, s):
     if name == "max_hinge":
         # max over k of f_k + [k is wrong], less the right score: the right class gives the zero.
         return s @ (cp.max(F + (1 - Y), axis=1) - cp.sum(cp.multiply(Y, F), axis=1))
+    if name == "poisson":
+        return cp.sum(cp.multiply(s[:, None], cp.exp(F) - cp.multiply(Y, F) + xlogy(Y, Y) - Y))
     margins = cp.multiply(Y, F)
     if name == "squared_hinge":
         return cp.sum_squares(cp.multiply(np.sqrt(s)[:, None], cp.pos(1 - margins)))
     part = {
         "hinge": lambda: cp.pos(1 - margins),
+        "epsilon_insensitive": lambda: cp.pos(cp.abs(F - Y) - 0.1),
+        "huber": lambda: cp.huber(F - Y, 1.35) / 2,
+        "quantile": lambda: cp.abs(F - Y) / 2,
         "logistic": lambda: cp.logistic(-margins),
     }[name]()
     return cp.sum(cp.multiply(s[:, None], part))

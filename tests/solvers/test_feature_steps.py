@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from manykernels._util.arrays import product_width
-from manykernels.losses import LOSSES, get_loss
+from manykernels.losses import get_loss
+from manykernels.solvers import TriplyStochastic
 from manykernels.solvers.triply_stochastic._steps import (
     follow,
     largest,
@@ -40,7 +41,7 @@ def compiled(loss, Y, F, s, b):
     return total, S[:, :c], G
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", TriplyStochastic.losses)
 @pytest.mark.parametrize("size", [0.1, 1.0, 30.0, 1e4])
 def test_losses_and_slopes_are_those_of_the_loss(name, size):
     loss, n = get_loss(name), 400
@@ -65,7 +66,7 @@ def test_tiny_and_huge_losses_keep_their_digits(name, margin):
     assert_allclose(total, loss.value(Y, F)[0], rtol=1e-14)
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", TriplyStochastic.losses)
 def test_scores_that_are_not_numbers_have_a_loss_that_is_none(name):
     loss = get_loss(name)
     for k in range(3):

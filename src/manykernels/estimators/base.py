@@ -30,7 +30,7 @@ from .._util.text import brief
 from ..combination import Combination, TargetCombination
 from ..families import Family, Precomputed
 from ..kernels import Kernel
-from ..losses import Loss
+from ..losses import LOSSES, Loss
 from ..predictors import some_rows, variances
 from ..problem import GapKind, Problem, Result, Scale, Trace, refuse_overflow
 from ..registry import (
@@ -51,7 +51,7 @@ from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
 from ..solvers.log import OnIteration, heard
 from ..solvers.verdict import warn_of_rounding
-from .targets import NOTHING_KNOWN, Known, encoded, means
+from .targets import NOTHING_KNOWN, Known, encoded
 
 #: What `kernels`, `normalize` and `random_state` may be.
 Kernels: TypeAlias = str | Kernel | Family | Sequence[Any] | Mapping[str, Any] | Callable[..., Any]
@@ -59,7 +59,11 @@ Normalize: TypeAlias = Literal["auto", "trace", "base"] | Sequence[float] | np.n
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
 
 #: What to pass for a parameter that may also be a name.
-OBJECTS = {"solver": "solver=LpNorm()", "kernels": "kernels=[RBF()]"}
+OBJECTS = {
+    "solver": "solver=LpNorm()",
+    "kernels": "kernels=[RBF()]",
+    "loss": "loss=losses.Quantile()",
+}
 #: What C may be.
 POSITIVE = number(open="left")
 #: What the largest value of X may be: kernels square their sums.
@@ -416,7 +420,8 @@ class MKL(KernelEstimator):
                 warn_of_rounding(task.problem, result, self.target_mean_)
             self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
-                self._score_left_out(problem.Y + self.target_mean_, check_weights(sample_weight, X))
+                Y = encoded(self._check_targets(y), self._n_classes, self.loss_)
+                self._score_left_out(Y, check_weights(sample_weight, X))
 
     def _weighs_targets(self, problem: Problem) -> bool:
         """Whether every target gets kernel weights of its own."""
@@ -447,23 +452,30 @@ class MKL(KernelEstimator):
             asked, family, self.random_state, len(y), memory=memory, automatic=automatic
         )
         self.loss_ = solver.settle(family, self.loss, n_classes)
-        if self._regresses and not self.loss_.regression:
-            raise ValueError(
-                f"loss is {self.loss_.name!r}, which is for classes; {type(self).__name__} takes 'squared'."
-            )
+        if not (self.loss_.regression if self._regresses else self.loss_.classifies):
+            self._refuse_loss()
         refuse_overflow(y if self._regresses else None, C, s)
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
         self.normalize_ = scale.how
         Y = encoded(y, n_classes, self.loss_)
+        self.target_mean_ = np.zeros(1) if known.mean is None else known.mean
         if known.mean is not None:
-            self.target_mean_ = known.mean
-        else:
-            self.target_mean_ = means(Y, s) if self._regresses else np.zeros(1)
-        problem = Problem(X, Y - self.target_mean_, family, scale, self.loss_, C, s, chosen)
+            self.loss_, Y = self.loss_.about(known.mean, Y)
+        elif self._regresses:
+            self.loss_, self.target_mean_, Y = self.loss_.centred(Y, s)
+        problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
         if isinstance(solver, StreamingSolver):
             solver.check_range(problem)
         check_memory(solver, family, len(y), None if self.memory is None else memory)
         return problem
+
+    def _refuse_loss(self) -> None:
+        """Say which losses are for targets like these."""
+        fit = [name for name, k in LOSSES.items() if (k.regression if self._regresses else k.classifies)]
+        raise ValueError(
+            f"loss is {self.loss_.name!r}, which is for {'classes' if self._regresses else 'numbers'}; "
+            f"{type(self).__name__} takes {', '.join(map(repr, fit))}."
+        )
 
     @property
     def _memory(self) -> int:
@@ -531,8 +543,10 @@ class MKL(KernelEstimator):
         return s if getattr(self, "class_weight", None) is None else self._times_class_weight(s, y, balance)
 
     def _encode(self, y) -> np.ndarray:
-        """Return centred targets, (n, c), for those in the plain form."""
-        return encoded(y, self._n_classes, self.loss_) - self.target_mean_
+        """Return targets about the offset, (n, c), for those in the plain form."""
+        Y = encoded(y, self._n_classes, self.loss_)
+        self.loss_.check_targets(Y)
+        return self.loss_.about(self.target_mean_, Y)[1]
 
     def _row_types(self, X) -> Any:
         """Return what rows may be made of: solvers on streams compute in single precision where X is that."""

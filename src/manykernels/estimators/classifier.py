@@ -67,8 +67,9 @@ class MKLClassifier(ClassifierMixin, MKL):
         ``"auto"``, a name, or one of :mod:`manykernels.solvers`. What ``"auto"`` chose is in ``solver_``:
         LeaveOneOut for bandwidths and what has any in it, Greedy for products, LpNorm for up to 2,000 kernels that can
         be listed, and Blockwise on the same kernels for more rows than `memory` is for.
-    loss : str
-        ``"auto"`` or a name of :mod:`manykernels.losses`.
+    loss : str or Loss
+        ``"auto"``, a name of :mod:`manykernels.losses`, or one of these with parameters, such as
+        :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`.
     C : float or "auto"
         Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"``: the solver's own choice
         (LeaveOneOut, Blockwise), or the one with the least error of rows left out, in closed form where the machine

@@ -1,4 +1,4 @@
-"""Regression: numbers to centred targets and back."""
+"""Regression: numbers to targets about an offset, and back."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from .base import (
 class MKLRegressor(RegressorMixin, MKL):
     """Regression with a learned combination of kernels.
 
-    minimise  (1/n) Σ_t s_t ½‖y_t - f(x_t)‖² + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²],  λ = 1/(C n)
+    minimise  (1/n) Σ_t s_t ℓ(y_t, o + f(x_t)) + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²],  λ = 1/(C n)
 
-    Targets are centred first. Several targets share one combination of kernels.
+    The offset o is the loss's own: for ``"squared"``, ½(y - f)², the mean of the targets. Several targets share one
+    combination of kernels.
 
     Parameters
     ----------
@@ -47,8 +48,9 @@ class MKLRegressor(RegressorMixin, MKL):
         ``"auto"``, a name, or one of :mod:`manykernels.solvers`. What ``"auto"`` chose is in ``solver_``:
         LeaveOneOut for bandwidths and what has any in it, Greedy for products, LpNorm for up to 2,000 kernels that can
         be listed, and Blockwise on the same kernels for more rows than `memory` is for.
-    loss : str
-        ``"auto"`` or a name of :mod:`manykernels.losses`.
+    loss : str or Loss
+        ``"auto"``, a name of :mod:`manykernels.losses`, or one of these with parameters, such as
+        :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`.
     C : float or "auto"
         Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"``: the solver's own choice
         (LeaveOneOut, Blockwise), or the one with the least error of rows left out, in closed form where the machine
@@ -73,7 +75,8 @@ class MKLRegressor(RegressorMixin, MKL):
     Attributes
     ----------
     target_mean_ : (c,) array
-        The weighted mean of the targets; it is part of ``intercept_``.
+        The offset: the weighted mean of the targets, their median (``"huber"``, ``"epsilon_insensitive"``) or quantile,
+        or the logarithm of the mean count (``"poisson"``); it is part of ``intercept_``.
     combination_ : Combination
         The learned kernel; ``combination_.table()`` lists its parts, heaviest first.
     weights_, rho_ : (m,) arrays
@@ -202,9 +205,9 @@ class MKLRegressor(RegressorMixin, MKL):
         return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
 
     def predict(self, X) -> np.ndarray:
-        """Return the predicted targets, in the shape of y."""
-        F = self._scores(X)
-        return F[:, 0] if self._flat else F
+        """Return the predicted targets, in the shape of y; with the Poisson loss these are expected counts."""
+        predicted = self.loss_.prediction(self._scores(X))
+        return predicted[:, 0] if self._flat else predicted
 
     def score_by_view(self, X, y, sample_weight=None) -> np.ndarray:
         """Split R² by view: what each view's part of the prediction adds to it.
@@ -238,11 +241,11 @@ class MKLRegressor(RegressorMixin, MKL):
     @property
     def loo_prediction_(self) -> np.ndarray:
         """Predictions for the training rows, each by a model that has not seen it; NaN for rows without weight."""
-        F = self._left_out()
-        return F[:, 0] if self._flat else F
+        predicted = self.loss_.prediction(self._left_out())
+        return predicted[:, 0] if self._flat else predicted
 
     def _score_left_out(self, Y, s):
-        F = self._left_out()
+        F = self.loss_.prediction(self._left_out())
         known = np.isfinite(F).all(axis=1) & (s > 0)
         self._loo_residuals = np.column_stack([Y[known] - F[known], s[known]])
         if np.count_nonzero(known) > 1:
@@ -268,7 +271,7 @@ class MKLRegressor(RegressorMixin, MKL):
         """
         if not (isinstance(alpha, numbers.Real) and 0 < alpha < 1):
             raise ValueError(f"alpha is {brief(alpha)}; it must be a number between 0 and 1.")
-        F = self._scores(X)
+        F = self.loss_.prediction(self._scores(X))
         errors, weights = np.abs(self._loo_residuals[:, :-1]), self._loo_residuals[:, -1]
         width = np.array([_quantile(column, weights, 1 - float(alpha)) for column in errors.T])
         ends = np.stack([F - width, F + width], axis=-1)

@@ -96,13 +96,6 @@ def _encoded_classes(codes: np.ndarray, n_classes: int, loss: Loss) -> np.ndarra
     return (2.0 * np.eye(n_classes) - 1.0)[codes]
 
 
-def means(Y: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """Return the weighted means of targets; of those that are constant, the constant to the bit."""
-    used = Y[s > 0]
-    constant = (used == used[0]).all(axis=0)
-    return np.where(constant, used[0], np.average(Y, axis=0, weights=s))
-
-
 def balancing(mass: np.ndarray) -> np.ndarray:
     """Return the weight of each class with which all have the same total, for their weights so far."""
     return mass.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
+
+from .._util.checks import Rule, check_parameters
 
 #: How far outside the domain of a conjugate a point may lie and still count as rounding.
 DOMAIN_SLACK = 1e-10
 
 
-class Loss:
+class Loss(BaseEstimator):
     """A convex loss ``l(y, f)`` of the scores ``f`` of one row, with its conjugate.
 
-    Losses are stateless: they pickle, and two losses are equal when their types are.
+    A loss has parameters at most, as scikit-learn's objects have them: it can be cloned, searched over and pickled,
+    and two losses are equal when their types and parameters are.
 
     Shapes: targets ``Y``, scores ``F`` and dual points ``U`` are (n, c). ``value`` and
     ``conjugate`` return (n,), summed over the outputs of a row; ``gradient`` and ``feasible``
@@ -24,19 +29,26 @@ class Loss:
     name : str
         The name accepted by :func:`manykernels.losses.get_loss`.
     code : int
-        The integer that stands for the loss in compiled loops.
+        The integer that stands for the loss in compiled loops; -1 where none takes it.
     multiclass : bool
         True: ``Y`` is one-hot (0/1) and the outputs of a row are coupled. False: every output
         is a problem of its own and the losses are summed.
     regression : bool
         True: targets are real numbers. False: targets are in {-1, +1} (or one-hot).
+    classifies : bool
+        Whether targets may stand for classes.
     smooth : bool
         Whether the gradient is continuous.
     lipschitz : bool
-        Whether the gradient is bounded: by 1 for every output, and by 1 in every coordinate when they are coupled.
-        The conjugate's domain is then bounded too.
+        Whether the gradient is bounded, and the conjugate's domain therefore too: of classes by 1 for every output,
+        and by 1 in every coordinate when they are coupled.
+    joint : bool
+        Whether it is no sum over rows: then there are ``total``, ``response``, ``total_conjugate`` and ``nearest``
+        alone.
     probabilistic : bool
         Whether scores turn into probabilities.
+    rules : dict of str to Rule
+        What each parameter may be.
     structured : bool
         Whether outputs span several rows (:class:`~manykernels.losses.Structured`): value, gradient and conjugate are
         then not those of rows, and only solvers that ask for the most violating output take it.
@@ -46,10 +58,22 @@ class Loss:
     code: ClassVar[int] = -1
     multiclass: ClassVar[bool] = False
     regression: ClassVar[bool] = False
+    classifies: ClassVar[bool] = True
     smooth: ClassVar[bool] = False
     lipschitz: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
     probabilistic: ClassVar[bool] = False
     structured: ClassVar[bool] = False
+    rules: ClassVar[Mapping[str, Rule]] = {}
+
+    @property
+    def slope(self) -> float:
+        """The bound of the gradient in one output."""
+        return 1.0 if self.lipschitz else np.inf
+
+    def check_params(self) -> None:
+        """Raise ValueError when a parameter makes no sense."""
+        check_parameters(self, self.rules)
 
     def value(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:
         """Return the loss of each row, (n,)."""
@@ -75,14 +99,78 @@ class Loss:
         """Return the probabilities that belong to the scores, (n, c)."""
         raise AttributeError(f"the {self.name} loss has no probabilities")
 
+    # -- all rows together, of positive weights w ----------------------------------------------------------
+
+    def total(self, Y: np.ndarray, F: np.ndarray, w: np.ndarray) -> float:
+        """Return the loss of all rows, ``L(F) = sum_t w_t l(y_t, f_t)``."""
+        return float(w @ self.value(Y, F))
+
+    def response(self, Y: np.ndarray, F: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Return minus a subgradient of ``L``, (n, c)."""
+        return -w[:, None] * self.gradient(Y, F)
+
+    def total_conjugate(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> float:
+        """Return ``L*(-A)``."""
+        return float(w @ self.conjugate(Y, -A / w[:, None]))
+
+    def nearest(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Return the coefficients with a finite ``L*(-A)`` that are nearest to ``A``, (n, c)."""
+        return -w[:, None] * self.feasible(Y, -A / w[:, None])
+
+    # -- what numbers are predicted from, and to -----------------------------------------------------------
+
+    def check_targets(self, Y: np.ndarray) -> None:
+        """Raise ValueError for numbers that are no targets of this loss."""
+
+    def offset(self, Y: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """Return the middle of targets of weights ``s``, as scores, (c,): what f = 0 stands for in an estimator."""
+        raise NotImplementedError
+
+    def about(self, offset: np.ndarray, Y: np.ndarray) -> tuple[Self, np.ndarray]:
+        """Return the loss and the targets of scores that count from ``offset``."""
+        return self, Y - offset
+
+    def centred(self, Y: np.ndarray, s: np.ndarray) -> tuple[Self, np.ndarray, np.ndarray]:
+        """Return the loss, the offset and the targets of scores that count from it, after a check of the targets."""
+        self.check_targets(Y)
+        offset = self.offset(Y, s)
+        loss, Y = self.about(offset, Y)
+        return loss, offset, Y
+
+    def output(self, j: int | np.ndarray) -> Self:
+        """Return the loss of one output on its own, or of some."""
+        return self
+
+    def prediction(self, F: np.ndarray) -> np.ndarray:
+        """Return the targets that scores, not counted from the offset, predict."""
+        return F
+
+    def residuals(self, Y: np.ndarray) -> np.ndarray:
+        """Return what a ridge machine is taught in place of this one, where only the kernel is learned by it."""
+        return 2.0 * Y - 1.0 if self.multiclass else Y
+
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
+        if type(self) is not type(other):
+            return False
+        mine, theirs = self.get_params(), other.get_params()  # type: ignore[attr-defined]
+        return all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
     def __hash__(self) -> int:
         return hash(type(self))
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+
+def weighted_quantile(Y: np.ndarray, s: np.ndarray, q: float) -> np.ndarray:
+    """Return the q-quantile of every column for weights ``s``, the middle of those that are as good, (c,)."""
+    used = s > 0
+    Y, s = Y[used], s[used]
+    order = np.argsort(Y, axis=0, kind="stable")
+    reached = np.cumsum(s[order], axis=0)
+    goal = q * reached[-1]
+    slack = len(s) * np.finfo(float).eps * reached[-1]
+    columns, last = np.arange(Y.shape[1]), len(s) - 1
+    low, high = ((reached < goal + side * slack).sum(axis=0).clip(0, last) for side in (-1, 1))
+    ends = np.take_along_axis(Y, order, axis=0)
+    return np.asarray(0.5 * (ends[low, columns] + ends[high, columns]))
 
 
 def project_simplex(Q: np.ndarray, radius: np.ndarray | float = 1.0) -> np.ndarray:

@@ -11,7 +11,7 @@ A machine is written once, on a space, and so runs on both kinds. The room:
 - ``spaces``: a Gram matrix, or explicit features;
 - ``fit``: what a machine is given and what it returns, with its certificate;
 - ``newton``: Newton's method, and the proximal loop around it for losses with kinks;
-- ``smooth``, ``hinges``: the machines; ``_descent``: their compiled coordinate descent;
+- ``smooth``, ``hinges``, ``boxes``: the machines; ``_descent``: compiled coordinate descent for the hinges;
 - ``growing``: ridge regression on columns that come one after the other;
 - ``sensitivity``: the second derivative of a machine's value in its kernel.
 """
@@ -23,7 +23,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..losses import Loss, get_loss
-from . import hinges, smooth
+from . import boxes, hinges, smooth
 from .fit import Fit, Task
 from .growing import GrowingRidge
 from .sensitivity import value_hessian
@@ -36,6 +36,11 @@ _MACHINES = {
     "logistic": smooth.logistic,
     "max_hinge": hinges.max_hinge,
     "softmax": smooth.softmax,
+    "epsilon_insensitive": boxes.epsilon_insensitive,
+    "huber": smooth.huber,
+    "quantile": boxes.quantile,
+    "poisson": smooth.poisson,
+    "one_class": boxes.one_class,
 }
 
 Start: TypeAlias = Fit | np.ndarray | None
@@ -57,7 +62,7 @@ def solve_dual(
     K : (n, n) array
         Symmetric and positive semi-definite; not modified.
     Y : (n, c) array
-        Targets: real for the squared loss, one-hot for max hinge and softmax, else -1 and +1.
+        Targets: real for losses of numbers, one-hot for max hinge and softmax, else -1 and +1.
     loss : str or Loss
     C : float
         Weight of the losses against the norm.
@@ -106,7 +111,8 @@ def solve_primal(
 
     Parameters are those of :func:`solve_dual`. ``start`` may be a ``Fit`` of another set of
     columns: its ``A`` helps whatever the columns, its ``W`` when their number is the same, and
-    the better of the two is used. With more columns than rows the machine runs on ``ZZ'``.
+    the better of the two is used. With more columns than rows, or a loss of all rows together, the machine
+    runs on ``ZZ'``.
 
     Returns
     -------
@@ -121,7 +127,7 @@ def solve_primal(
     used = np.ascontiguousarray(Z if len(rows) == n else Z[rows])
     A = _coefficients(start, Y.shape)[rows]
     loss = get_loss(loss)
-    if k > len(rows):
+    if k > len(rows) or loss.joint:
         fit = _solve(GramSpace(used @ used.T), Y[rows], loss, U[rows], [A], A, tol)
         W = used.T @ fit.A
     else:
@@ -158,12 +164,12 @@ def _solve(space: Space, Y, loss: Loss, U, starts: list[np.ndarray], A, tol: flo
     """Begin at the best of the starts, or at zero where that is better."""
     Y, U = np.ascontiguousarray(Y), np.ascontiguousarray(U)
     V = np.zeros_like(starts[0])
-    best = U @ loss.value(Y, np.zeros_like(Y))
+    best = loss.total(Y, np.zeros_like(Y), U)
     for candidate in starts:
         if not candidate.any():
             continue
         F = space.scores(candidate)
-        value = 0.5 * space.pair(candidate, candidate, F) + U @ loss.value(Y, F)
+        value = 0.5 * space.pair(candidate, candidate, F) + loss.total(Y, F, U)
         if value < best:
             V, best = candidate, value
     return _MACHINES[loss.name](Task(space, Y, loss, U), V, A, tol)

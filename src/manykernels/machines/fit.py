@@ -58,11 +58,11 @@ class Task:
 
     def response(self, F: np.ndarray) -> np.ndarray:
         """Return the dual coefficients ``-U l'(F)`` that belong to scores."""
-        return -self.U[:, None] * self.loss.gradient(self.Y, F)
+        return self.loss.response(self.Y, F, self.U)
 
     def output(self, j: int) -> Task:
         """Return the problem of one output, for losses that take each on its own."""
-        return replace(self, Y=self.Y[:, [j]])
+        return replace(self, Y=self.Y[:, [j]], loss=self.loss.output(j))
 
 
 def certified(task: Task, V: np.ndarray, A: np.ndarray, n_iter: int) -> Fit:
@@ -72,10 +72,10 @@ def certified(task: Task, V: np.ndarray, A: np.ndarray, n_iter: int) -> Fit:
     with the Gram matrix or the features.
     """
     space, Y, loss, U = task.space, task.Y, task.loss, task.U
-    A = -U[:, None] * loss.feasible(Y, -A / U[:, None])
+    A = loss.nearest(Y, A, U)
     V, F, norm, dual_norm = space.evaluate(V, A)
-    primal = 0.5 * norm + U @ loss.value(Y, F)
-    dual = -(U @ loss.conjugate(Y, -A / U[:, None])) - 0.5 * dual_norm
+    primal = 0.5 * norm + loss.total(Y, F, U)
+    dual = -loss.total_conjugate(Y, A, U) - 0.5 * dual_norm
     gap = (primal - dual) / max(abs(primal), np.finfo(float).tiny)
     return Fit(A=A, F=F, W=V if space.explicit else None, n_iter=n_iter, gap=float(max(gap, 0.0)))
 

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import expit
 
 from ..losses import Loss, get_loss
+from .boxes import BOXES
 from .fit import Fit
 from .spaces import FeatureSpace, GramSpace, Solve, Space, simplex_curvature
 
@@ -56,7 +57,7 @@ def value_hessian(
     H = np.zeros((len(Q), len(Q)))
     last: tuple[np.ndarray, Solve | None] = (np.empty(0), None)
     for j in range(Y.shape[1]):
-        W = _curvature(loss, Y[:, j], fit.A[:, j], fit.F[:, j], U, _scale(matrix, explicit))
+        W = _curvature(loss.output(j), Y[:, j], fit.A[:, j], fit.F[:, j], U, _scale(matrix, explicit))
         rows = np.flatnonzero(1e-30 * W.max(initial=0.0) < W)
         if not len(rows):
             continue
@@ -105,6 +106,14 @@ def _curvature(loss: Loss, y, a, f, U, scale: float) -> np.ndarray:
         return U
     if loss.name == "logistic":
         return U * expit(f) * expit(-f)
+    if loss.name == "huber":
+        return np.where(np.abs(a) < (1 - AT_BOUND) * loss.slope * U, U, 0.0)
+    if loss.name == "poisson":  # the expected counts
+        return np.maximum(U * y - a, 0.0)
+    if loss.name in BOXES:
+        box = BOXES[loss.name](loss)
+        free = (a > (box.low + AT_BOUND) * U) & (a < (box.high - AT_BOUND) * U)
+        return np.where(free & ((np.abs(a) > AT_BOUND * U) | (box.epsilon == 0.0)), STIFF / scale, 0.0)
     b = y * a
     if loss.name == "squared_hinge":
         return np.where(b > 0, 2.0 * U, 0.0)

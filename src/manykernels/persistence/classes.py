@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 #: How an object is written: by parameters and attributes, as scikit-learn's objects are; by the fields of a
-#: dataclass; by arrays and a combination; by the name alone.
+#: dataclass; by arrays and a combination; by name and parameters.
 Kind = Literal["object", "record", "predictor", "loss"]
 
 
@@ -22,7 +22,7 @@ def _all_of(module: str, *names: str, axis: str | None = None) -> dict[str, str]
 #: Where to find a class, by how it is written and the name that a file gives it.
 CLASSES: dict[Kind, dict[str, str]] = {
     "object": {
-        **_all_of("estimators", "AlignedKernel", "MKLClassifier", "MKLRegressor"),
+        **_all_of("estimators", "AlignedKernel", "MKLClassifier", "MKLOutlier", "MKLRegressor"),
         **_all_of("families", "Dirichlets", "Finite", "Gaussians", "Laplacians", "Precomputed", "Products"),
         **_all_of("families", "Union"),
         **_all_of("families.view", "View", axis="families"),
@@ -52,9 +52,14 @@ CLASSES: dict[Kind, dict[str, str]] = {
         "random_feature": "manykernels.predictors:RandomFeature",
     },
     "loss": {
+        "epsilon_insensitive": "manykernels.losses:EpsilonInsensitive",
         "hinge": "manykernels.losses:Hinge",
+        "huber": "manykernels.losses:Huber",
         "logistic": "manykernels.losses:Logistic",
         "max_hinge": "manykernels.losses:MaxHinge",
+        "one_class": "manykernels.losses:OneClass",
+        "poisson": "manykernels.losses:Poisson",
+        "quantile": "manykernels.losses:Quantile",
         "softmax": "manykernels.losses:Softmax",
         "squared": "manykernels.losses:Squared",
         "squared_hinge": "manykernels.losses:SquaredHinge",

@@ -127,7 +127,8 @@ class Encoder:
             raise _cannot_hold(value, where)
         kind, name = known
         if kind == "loss":
-            return {"$": "loss", "name": name}
+            params = {k: self(v, f"{where}.{k}") for k, v in value.get_params().items()}
+            return {"$": "loss", "name": name, **({"params": params} if params else {})}
         if kind == "predictor":
             arrays = {k: self(v, f"{where}.{k}") for k, v in value.to_arrays().items()}
             node = {"$": "predictor", "kind": name, "arrays": arrays}
@@ -269,7 +270,11 @@ class Decoder:
         return (csr_matrix if node["matrix"] else csr_array)(tuple(parts.values()), shape=shape)
 
     def _make_loss(self, node):
-        return _look_up("loss", node["name"])()
+        cls = _look_up("loss", node["name"])
+        known = cls._get_param_names()
+        loss = cls(**{_known(k, known): self(v) for k, v in node.get("params", {}).items()})
+        _checked(loss.check_params)
+        return loss
 
     def _make_same(self, node):
         return self._seen[node["number"]]

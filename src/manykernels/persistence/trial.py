@@ -151,7 +151,7 @@ def _check_state(model, width: int) -> None:
     demand(hasattr(context, "scale") and isinstance(model.state_, dict), "the state of the stream is missing")
     demand(context.X.shape[1] == width == context.scale.X.shape[1], "the stream had other columns")
     demand(context.Y.shape[1] == len(model.result_.predictor.intercept), "the stream had other targets")
-    demand(context.loss is not None and context.loss.name == model.loss_.name, "the stream had another loss")
+    demand(context.loss is not None and context.loss == model.loss_, "the stream had another loss")
     demand(hasattr(model.solver_, "check_state"), "the solver takes no batches")
     for family in (context.family, context.scale.family):
         _check_family(family, width)

@@ -51,7 +51,9 @@ class Solver(BaseEstimator):
     requires : tuple of protocols
         What the family must be able to do.
     losses : tuple of str or None
-        Names of the losses it takes; None for all.
+        Names of the losses it takes; None for all of targets.
+    takes_joint : bool
+        Whether it takes losses that are no sums over rows.
     accepts_init : bool
         Whether `init` means something: weights to start from.
     learns_bandwidths : bool
@@ -68,6 +70,7 @@ class Solver(BaseEstimator):
 
     requires: ClassVar[tuple[type, ...]] = ()
     losses: ClassVar[tuple[str, ...] | None] = None
+    takes_joint: ClassVar[bool] = False
     prefers_base_scale: ClassVar[bool] = False
     accepts_init: ClassVar[bool] = False
     learns_bandwidths: ClassVar[bool] = False
@@ -118,6 +121,11 @@ class Solver(BaseEstimator):
                     f"{name} needs a family {CAPABILITIES[need]}, and {family.shortfall(need)}; "
                     "pass another solver or other kernels."
                 )
+        if loss.joint and not self.takes_joint:
+            raise ValueError(
+                f"{name} does not take the loss {loss.name!r}, which is that of all rows together; pass Uniform, "
+                "Single, LpNorm, SimpleMKL or SILP."
+            )
         if self.losses is not None and loss.name not in self.losses:
             raise ValueError(f"{name} takes loss {', '.join(self.losses)}, not {loss.name!r}.")
 
@@ -359,6 +367,7 @@ class BatchSolver(Solver):
     """
 
     requires = (Enumerable,)
+    takes_joint = True
     accepts_init = True
     rules: ClassVar[Mapping[str, Rule]] = {"tol": number(), "max_iter": whole(1)}
     patience: ClassVar[int] = PATIENCE

@@ -36,18 +36,19 @@ class HessianMKL(BatchSolver):
 
     Notes
     -----
-    Takes any loss, and families that can be listed. The Hessian is exact for the squared and the logistic loss and for
-    softmax; for hinge, squared hinge and max-hinge it is that of the face of the dual that A lies in (the free support
-    vectors), which is the Hessian almost everywhere. Departs from the reference in three things: kernels without weight
-    enter at most 200 at a time, those with the largest gradient; where a step brings no descent, as at a kink, the
-    Hessian is damped by the curvature 2 g_i/θ_i of the fixed machine until one does; and it stops on the duality gap
-    alone.
+    Takes any loss, and families that can be listed. The Hessian is exact for the squared, the logistic and the Poisson
+    loss and for softmax; for the others, which have kinks or whose slope has, it is that of the face of the dual that A
+    lies in (the free support vectors), which is the Hessian almost everywhere. Departs from the reference in three
+    things: kernels without weight enter at most 200 at a time, those with the largest gradient; where a step brings no
+    descent, as at a kink, the Hessian is damped by the curvature 2 g_i/θ_i of the fixed machine until one does; and it
+    stops on the duality gap alone.
 
     References
     ----------
     Chapelle, Rakotomamonjy (2008), *Second Order Optimization of Kernel Parameters*.
     """
 
+    takes_joint = False
     p = 1.0
 
     def __init__(self, tol=1e-3, max_iter=500):

@@ -184,13 +184,13 @@ class Descent:
 
 
 def small_gap(iterate: Iterate, tol: float, floor: float) -> bool:
-    """Whether P - D <= tol · P, or rounding."""
-    return iterate.gap <= tol * max(iterate.objective, 0.0) + floor
+    """Whether P - D <= tol · |P|, or rounding; only losses of all rows together have a P below zero."""
+    return iterate.gap <= tol * abs(iterate.objective) + floor
 
 
 def relative_gap(gap: float, objective: float, floor: float) -> float:
     """Return the gap over the objective, which may be zero."""
-    return gap / max(objective, floor, np.finfo(float).tiny)
+    return gap / max(abs(objective), floor, np.finfo(float).tiny)
 
 
 def warn_interrupted(n_iter: int, unit: str, gap: float) -> None:

@@ -15,7 +15,7 @@ from ..problem import Problem, Result, Trace
 
 def of_targets(problem: Problem, chosen: np.ndarray) -> Problem:
     """Return the problem of some of the targets."""
-    return replace(problem, Y=problem.Y[:, chosen])
+    return replace(problem, Y=problem.Y[:, chosen], loss=problem.loss.output(chosen))
 
 
 def joined(problem: Problem, solved: Sequence[tuple[np.ndarray, Result]]) -> Result:

@@ -38,6 +38,7 @@ class Uniform(TwoStageSolver):
     """
 
     requires = (Enumerable,)
+    takes_joint = True
     prefers_base_scale = True
     p = 2.0
 
@@ -83,6 +84,7 @@ class Single(Solver):
     """
 
     requires = (Enumerable,)
+    takes_joint = True
     rules: ClassVar = {"tol": number()}
     p = 1.0
 

@@ -211,8 +211,10 @@ def _chosen(which: Any, X: Any, table: Table, places: dict[str, int]) -> list[in
 
 def as_views(X: Any) -> Views | None:
     """Return several sources as views, None for anything that is a single table."""
-    if isinstance(X, Views) or sp.issparse(X):  # one kind of sparse matrix is a dict, too
-        return X if isinstance(X, Views) else None
+    if isinstance(X, Views):
+        return X
+    if sp.issparse(X):  # some sparse matrices are mappings as well
+        return None
     several = isinstance(X, Mapping) or _is_multi_modal(X) or _is_annotated(X) or _has_two_levels(X)
     return Views(X) if several or _is_list_of_matrices(X) else None
 

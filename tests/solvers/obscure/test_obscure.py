@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tests.contracts.cases import OUTPUTS, problem, targets
+from tests.contracts.cases import CODED, problem, targets
 from tests.solvers.obscure import reference as plain
 from tests.solvers.reference import known_optimum
 
@@ -299,11 +299,11 @@ def test_ufo_drops_kernels_and_certifies_its_own_objective():
     assert 0 <= model.gap_ <= 0.02 * model.objective_
 
 
-@pytest.mark.parametrize("outputs", OUTPUTS, ids=str)
+@pytest.mark.parametrize("outputs", CODED, ids=str)
 @pytest.mark.parametrize(
     "solver", [Obscure(4 / 3, random_state=0), Ufo(p=4 / 3, random_state=0)], ids=["obscure", "ufo"]
 )
-def test_every_loss_comes_near_the_optimum(outputs, solver):
+def test_every_loss_it_takes_comes_near_the_optimum(outputs, solver):
     pb = problem(*outputs, weights="random")
     r = solver.solve(pb)
     best = known_optimum(*outputs, 4 / 3, "random", 1.0)

@@ -247,7 +247,7 @@ class Learning:
         self.used = np.flatnonzero(problem.sample_weight > 0)
         s = problem.sample_weight[self.used]
         # Neither the unit of the targets nor that of the weights says anything, and nor does rounding.
-        Y = problem.Y[self.used] if not problem.loss.multiclass else 2.0 * problem.Y[self.used] - 1.0
+        Y = problem.loss.residuals(problem.Y[self.used])
         self.target_unit = power_of_ten(np.abs(Y).max(initial=0.0))
         Y = np.round(Y / self.target_unit, DIGITS)
         subjects = None if problem.groups is None else problem.groups[self.used]

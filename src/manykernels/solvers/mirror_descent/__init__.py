@@ -20,6 +20,7 @@ from ..._util.checks import FLAG, choice, number, whole
 from ..._util.text import brief
 from ..._util.threads import one_blas_thread
 from ...families.base import Samplable
+from ...losses import LOSSES
 from ..active import FEW_MEMBERS
 from ..base import Solver, generator
 from ..log import Log
@@ -71,10 +72,10 @@ class MirrorDescent(Solver):
 
     Notes
     -----
-    Takes any loss, and families that can draw. Over a continuum it optimises over the kernels drawn (Algorithm 4),
-    and ``gap_kind_`` is ``"none"``. Departs from the references: other p than 4/3; rows drawn; the returned weights are
-    scaled to ‖θ‖_ν = 1, which never raises J; with ``step="normalised"`` the average leaves out the first half of the
-    steps, when θ is still on its way to the sphere. By Theorem 3.1, J at the average exceeds the optimum by at most
+    Takes any loss but Poisson's, and families that can draw. Over a continuum it optimises over those drawn (Algorithm
+    4), and ``gap_kind_`` is ``"none"``. Departs from the references: other p than 4/3; rows drawn; the returned weights
+    are scaled to ‖θ‖_ν = 1, which never raises J; with ``step="normalised"`` the average leaves out the first half of
+    the steps, when θ is still on its way to the sphere. By Theorem 3.1, J at the average exceeds the optimum by at most
     √(2Bδ/(αT)) on average, B being the bound of the estimate squared. That is √(B/((ν - 1) T)) for p in (1, 4/3],
     whatever the number m of kernels; √(2B log m/T) for p = 1; and √(B m^(1 - 2/ν)/T) above 4/3, which is not free of
     the dimension. The theorem's step is for draws from all rows.
@@ -93,6 +94,7 @@ class MirrorDescent(Solver):
     """
 
     requires = (Samplable,)
+    losses = tuple(name for name in LOSSES if name != "poisson")  # whose slope nothing bounds
     prefers_base_scale = True
     rules: ClassVar = {
         "max_iter": whole(1),

@@ -251,9 +251,9 @@ def gradient_bound(problem: Problem, p: float, sampling: str) -> float:
     pb = problem
     s = pb.sample_weight
     start = float(s @ pb.loss.value(pb.Y, np.zeros(pb.Y.shape)))
-    slopes = {"hinge": pb.n_outputs, "logistic": pb.n_outputs, "max_hinge": 2.0, "softmax": 2.0}
-    if pb.loss.name in slopes:
-        norm_sq = pb.C**2 * slopes[pb.loss.name] * float(s @ s)
+    if pb.loss.lipschitz:
+        slope_sq = 2.0 if pb.loss.multiclass else pb.n_outputs * pb.loss.slope**2
+        norm_sq = pb.C**2 * slope_sq * float(s @ s)
     else:  # |ℓ'|² <= 2ℓ for the squared loss, 4ℓ for the squared hinge, and Σ s ℓ never exceeds its start
         norm_sq = pb.C**2 * {"squared": 2.0, "squared_hinge": 4.0}[pb.loss.name] * float(s.max()) * start
     K = pb.family.proposal_gram(pb.X, pb.scale, p)

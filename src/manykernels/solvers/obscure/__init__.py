@@ -227,9 +227,10 @@ class Obscure(_Stochastic):
 
     Notes
     -----
-    Takes families that can be listed, and every loss of the package. A pass costs O(n m c), and O(n m) for each update
-    and each output it touches: two for the max-hinge. :class:`~manykernels.losses.Structured` losses go with `solve`
-    on a problem with ``groups``, not with estimators: P is then a mean over examples, D that of the outputs met.
+    Takes families that can be listed, the losses of classes, and the squared one. A pass costs O(n m c), and O(n m) for
+    each update and each output it touches: two for the max-hinge. :class:`~manykernels.losses.Structured` losses go
+    with `solve` on a problem with ``groups``, not with estimators: P is then a mean over examples, D that of the
+    outputs met.
 
     ``converged_`` says that the gap is within `tol`. Stochastic steps seldom get there: most fits end when the
     objective has settled, with a warning that says how large the gap is (``trace_.extra["ending"]``: ``"gap"``,
@@ -333,7 +334,8 @@ class Ufo(_Stochastic):
 
     Notes
     -----
-    Takes families that can be listed, and every loss of the package. At alpha = 0 its iterates are those of
+    Takes families that can be listed, the losses of classes, and the squared one.
+    At alpha = 0 its iterates are those of
     Pegasos-MKL, ``Obscure(p, stage="batch", radius=np.inf)``. With alpha > 0 the weights have ‖θ‖_ν
     below 1, and ``objective_`` and ``gap_`` include the sum of norms. Departs from the reference as Obscure does.
 
