@@ -62,8 +62,8 @@ def test_the_closed_form_is_what_refits_find(grouped):
             G = K[np.ix_(kept, kept)] + np.diag(1 / (FINE[at] * s[kept]))
             E[out] = pb.Y[out, 0] - K[np.ix_(out, kept)] @ np.linalg.solve(G, pb.Y[kept, 0])
         i = int(np.argmin(np.abs(np.log(found.tried / FINE[at]))))
-        assert found.errors[i] == pytest.approx(s @ E**2 / s.sum(), rel=1e-8)
-    judged = s @ np.square(pb.Y - found.left_out)[:, 0] / s.sum()
+        assert found.errors[i] == pytest.approx(s @ E**2 / s.sum() / 2, rel=1e-8)
+    judged = s @ np.square(pb.Y - found.left_out)[:, 0] / s.sum() / 2
     assert judged == pytest.approx(found.errors[np.argmin(np.abs(found.tried - found.problem.C))])
     assert judged <= found.errors.min() * (1 + SAME)
 

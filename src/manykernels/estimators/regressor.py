@@ -206,7 +206,8 @@ class MKLRegressor(RegressorMixin, MKL):
 
     def predict(self, X) -> np.ndarray:
         """Return the predicted targets, in the shape of y; with the Poisson loss these are expected counts."""
-        predicted = self.loss_.prediction(self._scores(X))
+        scores = self._scores(X)
+        predicted = self.loss_.prediction(scores)
         return predicted[:, 0] if self._flat else predicted
 
     def score_by_view(self, X, y, sample_weight=None) -> np.ndarray:
