@@ -452,10 +452,12 @@ def test_targets_whose_sum_leaves_the_floats_are_refused(solver, end):
 def test_rows_whose_squares_leave_the_floats_are_refused(solver, scale):
     for kernels in ("gaussian", [Linear(), Polynomial(2)]):
         model = MKLRegressor(kernels, solver=solver, C=1.0)
-        says("X has values up to .* rescale its columns", lambda m=model: m.fit(scale * X, X[:, 0]))
+        says("column 0 of X has values up to .* rescale it", lambda m=model: m.fit(scale * X, X[:, 0]))
     model = MKLRegressor([Linear(), Polynomial(2)], solver=solver, C=1.0).fit(X, X[:, 0])
     assert np.isfinite(model.predict(1e-200 * X)).all()
-    says("X has values up to", lambda: model.predict(1e200 * X))
+    says("column 0 of X has values up to", lambda: model.predict(1e200 * X))
+    wide = X * np.array([1.0, 1.0, 1e-200, 1.0])
+    says("column 2 of X has values up to .* rescale it", lambda: model.fit(wide, X[:, 0]))
 
 
 @pytest.mark.parametrize("solver", ["blockwise", "triply_stochastic"])

@@ -16,7 +16,7 @@ from manykernels.families import Enumerable, Gaussians, Maximisable, Samplable
 from manykernels.families.bandwidths.search import BandwidthSearch
 from manykernels.families.base import Direction, can
 from manykernels.problem import Scale
-from manykernels.solvers import MirrorDescent
+from manykernels.solvers import GreedyAlignment, MirrorDescent
 
 SINGLE = [0.5, 1.3, 4.0]
 COLUMNS = [(0.5, 1.0, 2.0), (3.0, 0.7, 9.0)]
@@ -362,3 +362,15 @@ def test_mirror_descent_draws_bandwidths_per_column():
 def test_the_theorems_step_is_refused_on_a_continuum():
     with pytest.raises(ValueError, match=r"step='theory' of MirrorDescent needs .* finitely many"):
         MKLRegressor(Gaussians(), solver=MirrorDescent(step="theory"), C=1.0).fit(rows(20), rows(20)[:, 0])
+
+
+def test_bandwidths_whose_squares_vanish_are_searched():
+    X = 1e-135 * np.random.default_rng(0).normal(size=(20, 2))
+    X = np.vstack(
+        [X, X + np.array([0.0, 1e-165])]
+    )  # pairs of rows whose squared distance is below all floats
+    for ard in (False, True):
+        model = MKLRegressor(Gaussians(ard=ard), solver=GreedyAlignment(random_state=0), C=1.0).fit(
+            X, X[:, 0] * 1e135
+        )
+        assert np.isfinite(model.predict(X)).all()

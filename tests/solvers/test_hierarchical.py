@@ -14,7 +14,7 @@ from manykernels.kernels import Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.solvers import Hierarchical, SimpleMKL
-from manykernels.solvers.hierarchical.frontier import Frontier, Vertices, listed_sums, tightened
+from manykernels.solvers.hierarchical.frontier import Frontier, Vertices, listed_sums, over, tightened
 from manykernels.solvers.hierarchical.graph import Hull, ancestors, frontier, parents
 from manykernels.solvers.hierarchical.growth import Growth
 from manykernels.solvers.hierarchical.reduced import Reduced, hull_penalties
@@ -275,3 +275,14 @@ def test_other_families_are_refused():
 def test_parameters_that_make_no_sense_are_refused(parameter, value):
     with pytest.raises(ValueError, match=f"{parameter} of Hierarchical"):
         Hierarchical(**{parameter: value}).solve(polynomial())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "error::RuntimeWarning")
+def test_products_whose_scale_vanishes_are_none():
+    X = np.random.default_rng(0).normal(size=(30, 3)) * np.array(
+        [1.0, 1.0, 1e-120]
+    )  # of its cube nothing is left
+    model = MKLRegressor(Products(3, base=[Linear([0]), Linear([2])]), solver=Hierarchical(), C=1.0)
+    assert np.isfinite(model.fit(X, X[:, 0]).predict(X)).all()
+    found = over(np.array([1.0, 2.0]), np.array([0.0, 4.0]))
+    assert_array_equal(found, [0.0, 0.5])

@@ -30,6 +30,7 @@ from .._util.text import brief
 from ..combination import Combination, TargetCombination
 from ..families import Family, Precomputed
 from ..kernels import Kernel
+from ..kernels.statistics import dense
 from ..losses import LOSSES, Loss
 from ..predictors import some_rows, variances
 from ..problem import GapKind, Problem, Result, Scale, Trace, refuse_overflow
@@ -66,7 +67,7 @@ OBJECTS = {
 }
 #: What C may be.
 POSITIVE = number(open="left")
-#: What the largest value of X may be: kernels square their sums.
+#: What the largest value of a column may be: kernels square their sums.
 LARGEST_X, SMALLEST_X = 1e140, 1e-140
 #: Weights below this share of the largest are none: what is divided by them would leave the range of floats.
 NO_WEIGHT = 1e-100
@@ -110,12 +111,15 @@ def without_traces(s: np.ndarray) -> np.ndarray:
 
 
 def refuse_vast(X, *, part: bool = False) -> None:
-    """Raise ValueError for rows whose squares leave the range of floats; where there are no others, or all vanish."""
-    values = X.data if sp.issparse(X) else X
-    top = max(float(values.max()), -float(values.min())) if values.size else 0.0
-    if top > LARGEST_X or (0.0 < top < SMALLEST_X and not part):
+    """Raise ValueError for columns whose squares leave the range of floats; where these are all rows, or vanish."""
+    if not X.shape[0]:
+        return
+    tops = np.maximum(np.ravel(dense(X.max(axis=0))), -np.ravel(dense(X.min(axis=0))))
+    wrong = np.flatnonzero((tops > LARGEST_X) | ((tops > 0.0) & (tops < SMALLEST_X) & (not part)))
+    if len(wrong):
         raise ValueError(
-            f"X has values up to {top:.0e}, whose squares leave the range of floats; rescale its columns."
+            f"column {wrong[0]} of X has values up to {tops[wrong[0]]:.0e}, whose squares leave the range of floats; "
+            "rescale it."
         )
 
 

@@ -99,7 +99,8 @@ class BandwidthSearch(Searcher):
         if a in self._tiles:
             return self._tiles[a]
         S = self._distances(a, b)
-        place = np.maximum(S, math.exp(self.power * self.first))
+        least = math.exp(self.power * self.first)
+        place = np.maximum(S, max(least, np.finfo(float).tiny))  # a power of a small bandwidth may be none
         np.log(place, out=place)
         place *= 1.0 / (self.power * PITCH)
         place -= self.first / PITCH

@@ -34,6 +34,11 @@ LISTED = 2e8
 TIGHTENINGS = 50
 
 
+def over(forms: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return forms over scales; 0 for a product that vanishes on the rows."""
+    return np.divide(forms, scale, out=np.zeros(len(forms)), where=scale > 0)
+
+
 class Frontier:
     """Sums over the descendants of products on the rows of a problem, and bounds over all products.
 
@@ -74,7 +79,7 @@ class Frontier:
             own = np.flatnonzero(lengths == d)
             some = [vertices[i] for i in own.tolist()]
             forms = self.family.bank(self.problem.X, some).inner_products(self.sums[d - 1] * moment)
-            out[own] = np.maximum(forms, 0.0) / self.family.factor_scale(self.base, some)
+            out[own] = over(np.maximum(forms, 0.0), self.family.factor_scale(self.base, some))
         return out / depth_weights(vertices, self.beta) ** 2
 
     def level(self, point: Any, sums: np.ndarray) -> tuple[float, np.ndarray | None]:
@@ -87,14 +92,14 @@ class Frontier:
         if self.all is None:
             return bound, None
         bank = self.family.bank(self.problem.X, self.all.members, BankSizes(feature_bytes=2**26))
-        g = bank.quad_forms(point.A) / self.problem.scale.rho_sq(self.all.members, 1.0)
+        g = over(bank.quad_forms(point.A), self.problem.scale.rho_sq(self.all.members, 1.0))
         tight, eta = tightened(self.all, point.reduced.hull, point.u, g)
         return min(bound, tight), self.all.below @ eta
 
     def slopes(self, A: np.ndarray, vertices: Sequence[Vertex], rho_sq: np.ndarray) -> np.ndarray:
         """Return g_t/d_t², what each would gain alone: at most the hull's level, if that is large enough."""
         forms = self.family.bank(self.problem.X, vertices).quad_forms(A)
-        return forms / rho_sq / depth_weights(vertices, self.beta) ** 2
+        return over(forms, rho_sq) / depth_weights(vertices, self.beta) ** 2
 
 
 class Vertices:
