@@ -30,7 +30,6 @@ from .._util.text import brief
 from ..combination import Combination, TargetCombination
 from ..families import Family, Precomputed
 from ..kernels import Kernel
-from ..kernels.statistics import dense
 from ..losses import LOSSES, Loss
 from ..predictors import some_rows, variances
 from ..problem import GapKind, Problem, Result, Scale, Trace, refuse_overflow
@@ -114,7 +113,12 @@ def refuse_vast(X, *, part: bool = False) -> None:
     """Raise ValueError for columns whose squares leave the range of floats; where these are all rows, or vanish."""
     if not X.shape[0]:
         return
-    tops = np.maximum(np.ravel(dense(X.max(axis=0))), -np.ravel(dense(X.min(axis=0))))
+    high, low = (
+        (X.max(axis=0).toarray(), X.min(axis=0).toarray())
+        if sp.issparse(X)
+        else (X.max(axis=0), X.min(axis=0))
+    )
+    tops = np.maximum(high.ravel(), -low.ravel())
     wrong = np.flatnonzero((tops > LARGEST_X) | ((tops > 0.0) & (tops < SMALLEST_X) & (not part)))
     if len(wrong):
         raise ValueError(
