@@ -204,6 +204,8 @@ def check_model(model, path, *, proba: bool) -> None:
         raise ValueError(f"{path} is a kernel, which predicts nothing by itself; use it from Python.")
     if model.combination_.family.pairwise:
         raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
+    if hasattr(getattr(model, "columns_", None), "learned"):
+        raise ValueError(f"{path} was fitted on several sources, and a table is one; use it from Python.")
     if not proba:
         return
     if not hasattr(model, "classes_"):

@@ -503,6 +503,12 @@ class ViewColumns:
             names += (own or [f"x{j}" for j in range(d)]) if c is None else c.names_out
         return (*names, *(f"has {name}" for name in self.names))
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What the columns that went in are; those that are taken as they are hold numbers."""
+        pairs = zip(self.learned, self.widths, strict=True)
+        return tuple(kind for c, d in pairs for kind in (["number"] * d if c is None else c.kinds))
+
     def blocks(self, k: int) -> tuple[tuple[int, ...], ...] | None:
         """Columns of a view that belong together, None where they are as they came."""
         columns = self.learned[k]
