@@ -118,7 +118,7 @@ def refuse_vast(X, *, part: bool = False) -> None:
         if sp.issparse(X)
         else (X.max(axis=0), X.min(axis=0))
     )
-    tops = np.maximum(high.ravel(), -low.ravel())
+    tops = np.maximum(high.ravel(), -low.ravel()).astype(float)  # single precision does not know the limits
     wrong = np.flatnonzero((tops > LARGEST_X) | ((tops > 0.0) & (tops < SMALLEST_X) & (not part)))
     if len(wrong):
         raise ValueError(
