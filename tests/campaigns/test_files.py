@@ -52,7 +52,7 @@ def use(model, rows):
         try:
             model.partial_fit(rows, targets).predict(rows)
         except ValueError as error:  # numbers of a state may be wild, and still numbers
-            if "diverged" not in str(error):
+            if not any(words in str(error) for words in ("diverged", "too extreme to compute with")):
                 raise
 
 

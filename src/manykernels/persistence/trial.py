@@ -99,6 +99,7 @@ def _check_result(model, width: int) -> None:
         demand(c == wanted, f"there are {c:,} outputs, and {len(classes):,} classes")
     mean = model.target_mean_
     check_arrays({"the mean": mean}, {"the mean": Stored("*")})
+    demand(not (hasattr(model, "classes_") and mean.any()), "classes have a mean")
     demand(len(mean) in (1, c), "the mean of the targets has other outputs")
     rows = getattr(predictor, "rows", None)
     if rows is not None:
