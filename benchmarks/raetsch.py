@@ -79,8 +79,8 @@ STEPS = 50
 DECADES = {"svm": ((-1, 2), (-1, 2)), "ridge": ((0, 3), (-3, 4))}
 RIDGE_GRID = "ridge, grid"
 SETTINGS = (
-    "bandwidths between bounds taken from the rows; at most 50 steps, or until one changes the objective by less than a "
-    "thousandth"
+    "bandwidths between bounds taken from the rows; at most 50 steps, or until one changes the objective by less than "
+    "a thousandth"
 )
 SVM_RANKS = {
     "GCD-2s (1D)": 3,
