@@ -16,7 +16,7 @@ import numpy as np
 from ...certificates import mean_loss
 from ...combination import Combination
 from ...families.base import Best, Enumerable, HasFeatures, can
-from ...problem import GapKind, Problem, Result
+from ...problem import GapKind, Problem, Result, StopReason
 from ..active import FEW_MEMBERS, Active
 from ..log import Log
 from ..loop import PATIENCE, ROUNDING, Bracket, Interruptible
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from . import Greedy
 
 #: Why steps ended; see :class:`~manykernels.solvers.Greedy`. Empty while they go on.
-Ending: TypeAlias = Literal[
-    "", "gap", "max_kernels", "criterion", "exact_fit", "callback", "max_iter", "no_progress", "interrupted"
-]
+Ending: TypeAlias = Literal[""] | StopReason
 
 
 @dataclass(frozen=True)
@@ -161,6 +159,7 @@ class Pursuit(ABC):
             trace=self.log.trace(**self.extra()),
             dual_coef=point.A,
             intercept=point.intercept,
+            ending=self.ending or None,
         )
 
     def extra(self) -> dict[str, tuple]:
