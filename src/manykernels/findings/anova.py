@@ -255,7 +255,9 @@ def components(model: Any, background: Any, *, order: int | None = None) -> Comp
     expansion = read(model, background)
     most = _highest(expansion) if order is None else int(order)
     subsets = expansion.subsets(most)
-    complete = not isinstance(expansion, Sampled) and most >= max((k for k, _ in expansion.orders()), default=0)
+    complete = not isinstance(expansion, Sampled) and most >= max(
+        (k for k, _ in expansion.orders()), default=0
+    )
     found = expansion.variances(subsets, complete)
     return _assembled(expansion, subsets, found, None if complete else most, Units(model, background))
 

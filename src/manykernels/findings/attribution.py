@@ -15,7 +15,9 @@ from .sampling import Sampled, totals
 
 @dataclass(frozen=True, eq=False)
 class Shapley:
-    """Shapley values of rows: what each column adds to a prediction, see :func:`shapley`. ``np.asarray`` gives the values.
+    """Shapley values of rows: what each column adds to a prediction, see :func:`shapley`.
+
+    ``np.asarray`` gives the values.
 
     Attributes
     ----------
@@ -43,7 +45,7 @@ class Shapley:
         return len(self.values)
 
     def table(self) -> Any:
-        """Return the mean absolute value of every variable, added up over the outputs, as a DataFrame, largest first."""
+        """Return the mean absolute value of every variable, summed over the outputs, as a DataFrame, largest first."""
         sizes = np.abs(self.values).mean(axis=0).reshape(len(self.names), -1).sum(axis=1)
         records = [
             {"columns": self.columns[k], "name": self.names[k], "mean_absolute": float(sizes[k])}

@@ -11,8 +11,8 @@ Means are taken over x alone: centring over t as well would not decompose f. Und
 components have mean zero and are orthogonal, whatever the order of the interactions.
 
 :class:`Listed` holds the terms as a list (kernels on columns, listed products, monomials). :class:`PowerSum` holds the
-sum of all products of at most D base kernels as one polynomial: each variable has a polynomial in s, whose product up to
-s^D has all products by their degree. What variables outside S leave is the product of all mean polynomials, divided by
+sum of all products of at most D base kernels as one polynomial: each variable has a polynomial in s, whose product up
+to s^D has all products by their degree. What variables outside S leave is the product of all mean polynomials, divided by
 those of S as power series, O(D²) for every component.
 """
 
@@ -300,7 +300,7 @@ def _compressed(flat: np.ndarray) -> np.ndarray:
         Q = np.linalg.qr(flat @ rng.standard_normal((flat.shape[1], size)))[0]
         coordinates = Q.T @ flat
         if np.linalg.norm(flat - Q @ coordinates) <= LEFT_OVER * norm:
-            U, s, Vt = np.linalg.svd(coordinates, full_matrices=False)
+            _, s, Vt = np.linalg.svd(coordinates, full_matrices=False)
             kept = s > LEFT_OVER * s[0]
             return s[kept, None] * Vt[kept]
         size *= 2
@@ -455,9 +455,7 @@ class PowerSum(Expansion):
     def subsets(self, most: int) -> list[Subset]:
         """Return all sets of at most D variables, by order."""
         most = min(most, self.degree, len(self.variables))
-        return [
-            S for k in range(1, most + 1) for S in itertools.combinations(range(len(self.variables)), k)
-        ]
+        return [S for k in range(1, most + 1) for S in itertools.combinations(range(len(self.variables)), k)]
 
     @cached_property
     def _mean_series(self) -> list[np.ndarray]:

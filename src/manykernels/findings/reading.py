@@ -173,7 +173,8 @@ class Reader:
                 own = exponents.setdefault(g, {})
                 own[k] = own.get(k, 0) + 1
             numbers = {
-                g: known[g].setdefault(tuple(sorted(own.items())), len(known[g])) for g, own in exponents.items()
+                g: known[g].setdefault(tuple(sorted(own.items())), len(known[g]))
+                for g, own in exponents.items()
             }
             terms.append(Term(numbers, C))
         variables = self._variables(lambda g: Powers(list(known[g])))
@@ -246,7 +247,9 @@ class Reader:
             products = [[parts[one, g] for one in key] for key in known[g]]
             return KernelProducts(products, support[:, self.origins[g].outside])
 
-        wide = any(len(self._touched(k)) > NARROW for factors in members for k in factors if k.splits == "product")
+        wide = any(
+            len(self._touched(k)) > NARROW for factors in members for k in factors if k.splits == "product"
+        )
         return Listed(self._variables(functions), self.background, self.predictor, terms, wide=wide)
 
     def _owners(self, factors: Sequence[Kernel]) -> list[dict[int, list[Kernel]]]:
@@ -300,12 +303,13 @@ class Reader:
         def functions(g: int) -> Graded:
             outside = self.origins[g].outside
             own = [(k.on(outside), scale) for k, scale in base if g in self._touched(k)]
-            return Graded(*zip(*own), support[:, outside], degree, ordered)
+            kernels, scales = [k for k, _ in own], [scale for _, scale in own]
+            return Graded(kernels, scales, support[:, outside], degree, ordered)
 
         return PowerSum(self._variables(functions), self.background, self.predictor, weights, C)
 
 
 def _is_flat(kernel: Kernel, columns: Sequence[int]) -> bool:
     """Whether a kernel with a bandwidth per column ignores some columns."""
-    sigma = getattr(kernel, "sigma", 1.0)
+    sigma: Any = getattr(kernel, "sigma", 1.0)
     return np.ndim(sigma) == 1 and bool(np.isinf([sigma[j] for j in columns]).all())
