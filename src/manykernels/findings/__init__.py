@@ -4,9 +4,9 @@ Every finding is a function of a fitted model, or of a model to fit, and returns
 asked what they can do, not what they are.
 
 ``anova.py`` splits a predictor into components, ``attribution.py`` shares these out among columns. ``reading.py`` finds
-the variables of a predictor and the functions of each (``functions.py``), ``expansion.py`` has the decomposition of sums
-of products of such functions in closed form, ``sampling.py`` by samples for all other predictors, ``units.py`` lays grids
-over columns in their own units.
+the variables of a predictor and the functions of each (``functions.py``), ``expansion.py`` has the decomposition of
+sums of products of such functions in closed form, ``sampling.py`` by samples for all other predictors, ``units.py``
+lays grids over columns in their own units.
 """
 
 from __future__ import annotations

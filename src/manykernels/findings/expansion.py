@@ -12,8 +12,8 @@ components have mean zero and are orthogonal, whatever the order of the interact
 
 :class:`Listed` holds the terms as a list (kernels on columns, listed products, monomials). :class:`PowerSum` holds the
 sum of all products of at most D base kernels as one polynomial: each variable has a polynomial in s, whose product up
-to s^D has all products by their degree. What variables outside S leave is the product of all mean polynomials, divided by
-those of S as power series, O(D²) for every component.
+to s^D has all products by their degree. What variables outside S leave is the product of all mean polynomials, divided
+by those of S as power series, O(D²) for every component.
 """
 
 from __future__ import annotations
