@@ -151,7 +151,29 @@ class ProductSearcher(CostedSearcher):
     def _leaders(self, seen, exclude, size) -> list[Prefix]:
         out = set(self.coded(exclude))
         order = sorted((z for z in seen if z not in out and seen[z] > -np.inf), key=lambda z: (-seen[z], z))
-        return order[:size]
+        return list(itertools.islice((z for z in order if self.admitted(z)), size))
+
+    def admitted(self, code: Prefix) -> bool:
+        """Whether a product is a member: not if it repeats an indicator."""
+        return not self.family.indicators or self.family.admits(tuple(int(self.active[j]) for j in code))
+
+    def joining(self, direction: Direction, members: Members, size: int) -> Best:
+        """Return the best of all that may join some members by the family's heredity: O(n r) for each of these."""
+        known = set(members)
+        seen: dict[Prefix, float] = {}
+        prefixes = [(), *(z for z in self.coded(members) if len(z) < self.degree)]
+        for part in row_blocks(len(prefixes), self.r, 2**21):
+            values = self.extensions(direction, prefixes[part])
+            for z, row in zip(prefixes[part], values, strict=True):
+                for j, value in enumerate(row.tolist()):
+                    seen.setdefault(tuple(sorted((*z, j))), value)
+        codes = [z for z in self._leaders(seen, members, len(seen)) if not self._barred(z, known)]
+        found = self.named(codes[: size + SLACK])
+        # Products that may join later are not looked at: no gap over all of them.
+        return ranked(found, self.values(direction, found), size, False) if found else nothing(False)
+
+    def _barred(self, code: Prefix, known: set[Prefix]) -> bool:
+        return not self.family.may_join(tuple(int(self.active[j]) for j in code), known)
 
     def nearby(self, direction: Direction, members: Members, size: int) -> list[Any]:
         """Return the best of the members' parts, and of these with one factor more."""

@@ -97,6 +97,10 @@ class Greedy(Solver):
     weights added up when either judges, and unequal weights count as the number of equal ones with the same sampling
     error; equal rows that a table of categories has by chance count fully.
 
+    With ``Products(heredity=...)`` a search compares all products that may join those in the model, one factor more
+    than one of them, or single factors; whatever has lost its parts to a refit leaves. Products that may join later are
+    not looked at, and the gap is a lower bound.
+
     `init` gives one weight per kernel of a list: the steps begin at the fit of those with weight.
 
     References
@@ -107,6 +111,7 @@ class Greedy(Solver):
     """
 
     requires = (Maximisable,)
+    heredities = ("weak", "strong")
     accepts_init = True
     rules: ClassVar = {
         "max_kernels": AUTO | whole(1),
