@@ -68,6 +68,7 @@ PARTS = (
     Part("many_finite_kernels", papers=False),
     Part("mirror_descent_rows", papers=False),
     Part("products_recovery", papers=False),
+    Part("products_growth", papers=False),
     Part("streaming_covtype", papers=False),
     Part("streaming_mnist", papers=False),
     Part("stochastic_alignment", papers=False),

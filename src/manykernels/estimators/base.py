@@ -446,8 +446,10 @@ class MKL(KernelEstimator):
         views = None if _is_plain(X) else self._views(X)
         if views is not None:
             X = self._view_numbers(views, sample_weight)
-        elif automatic or (self._multiplies and not sp.issparse(X) and not _near_unit(X, sample_weight)):
+        elif automatic:
             X = self._numbers(X, sample_weight)
+        elif self._multiplies and not sp.issparse(X) and not _near_unit(X, sample_weight):
+            X = self._numbers(X, sample_weight, products=True)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
             self.feature_names_in_ = np.array(known.names, dtype=object)
@@ -507,16 +509,16 @@ class MKL(KernelEstimator):
         asked = getattr(self.kernels, "standardize", False)
         return isinstance(asked, str) and asked == "auto" and getattr(self.kernels, "base", 0) is None
 
-    def _numbers(self, X, sample_weight) -> np.ndarray:
-        """Learn what a table's columns are, and return them as numbers."""
+    def _numbers(self, X, sample_weight, products: bool = False) -> np.ndarray:
+        """Learn what a table's columns are, and return them as numbers: such as kernels take, or as `products` do."""
         from ..tables import Columns, open_table
 
         table = X if sp.issparse(X) else open_table(X)
-        learn = Columns.for_products if self._multiplies else Columns.fit
+        learn = Columns.for_products if products else Columns.fit
         self.columns_ = columns = learn(table, sample_weight)
         for note in columns.notes:
             self._say(note)
-        if self._multiplies and columns.moved:
+        if products and columns.moved:
             names, few = columns.moved, 8
             more = f" and {len(names) - few:,} more" if len(names) > few else ""
             self._say(
@@ -558,7 +560,7 @@ class MKL(KernelEstimator):
             return view_family(self.kernels, X, sample_weight, solver, self.columns_)
         names, blocks = self.columns_.names_out, self.columns_.blocks
         family = bound_family(self.kernels, X, sample_weight, solver, names, blocks)
-        if self._multiplies:
+        if self.columns_.indicators:
             family.set_params(indicators=self.columns_.indicator_blocks or None)
         return family
 

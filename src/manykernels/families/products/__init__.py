@@ -38,7 +38,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from ..._util.arrays import row_blocks
-from ..._util.checks import AUTO, FLAG, check_parameters, choice, whole
+from ..._util.checks import check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, Linear, as_kernel
 from ...kernels.statistics import Rows
@@ -110,7 +110,7 @@ class Products(Searchable):
     rules = {
         "degree": whole(1, 1000),
         "count": choice("distinct", "ordered"),
-        "standardize": AUTO | FLAG,
+        "standardize": choice("auto", False),
         "heredity": choice("none", "weak", "strong"),
     }
     #: Known when resolved: the number of base kernels, r, and their names.
@@ -167,8 +167,6 @@ class Products(Searchable):
             )
         if self.base is not None and len(self.base) == 0:
             raise ValueError("base of Products is empty; pass at least one kernel, or None for the columns.")
-        if self.standardize is True:
-            raise ValueError("standardize of Products is True; use 'auto', or False for columns as they are.")
         if self.degree_prior is not None and not _positive_numbers(self.degree_prior, int(self.degree)):
             raise ValueError(
                 f"degree_prior of Products must be {self.degree} positive numbers, one for each degree "
