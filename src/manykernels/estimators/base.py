@@ -448,7 +448,12 @@ class MKL(KernelEstimator):
             X = self._view_numbers(views, sample_weight)
         elif automatic:
             X = self._numbers(X, sample_weight)
-        elif self._multiplies and not sp.issparse(X) and not _near_unit(X, sample_weight):
+        elif (
+            known is NOTHING_KNOWN
+            and self._multiplies
+            and not sp.issparse(X)
+            and not _near_unit(X, sample_weight)
+        ):
             X = self._numbers(X, sample_weight, products=True)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:

@@ -95,7 +95,7 @@ def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
     """Return the source to stream from, None for rows that are taken as a whole."""
     if is_source(X, y):
         _check_streams(model, "X is a source of rows")
-        return open_source(X).bind(y, sample_weight, any_kind=model._reads_tables)
+        return open_source(X).bind(y, sample_weight, any_kind=model._automatic)
     mapped = isinstance(X, np.memmap) and X.ndim == 2 and streams(model.solver)
     if checkpoint is None and not (mapped and not model._pairwise):
         return None

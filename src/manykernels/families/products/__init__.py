@@ -89,7 +89,7 @@ class Products(Searchable):
         centred and scaled, text and categories become one indicator per level, gaps the median and an indicator. A
         table of numbers that are near that already (means within a quarter of the spread, spreads from 1/4 to 4) is
         taken as it is, to the bit. ``False``: columns as they are, always, as in the papers. Given `base` kernels,
-        sparse rows, views, the parts of a union and ``AlignedKernel`` take columns as they are as well.
+        sparse rows, rows in batches, views, the parts of a union and ``AlignedKernel`` take columns as they are too.
     heredity : {"none", "weak", "strong"}
         Whether a product may be in the model without its parts, the products with one factor less: always; only
         with at least one of them; only with all of them. Single factors always may. ``Greedy`` searches what may enter,

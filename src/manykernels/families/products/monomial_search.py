@@ -202,10 +202,12 @@ class MonomialSearcher(ProductSearcher):
             return nothing()
         V, signs, whole = self.low_rank(direction)
         if not self.exhaustive(V):
-            found = self.heuristic(direction, size, exclude, rng)
-            if not (self.partial and (signs > 0).all() and V.shape[1] * self.cost <= self.sizes.screen):
-                return found
-            return self._on_some_rows(direction, V, size, exclude, found)
+            screens = self.partial and (signs > 0).all() and V.shape[1] * self.cost <= self.sizes.screen
+            # Draws meet what stands out, at the cost of a table of pairs; a screen meets it anyway.
+            found = self.heuristic(
+                direction, min(size, BEAM) if screens else size, exclude, rng, draw=not screens
+            )
+            return self._on_some_rows(direction, V, size, exclude, found) if screens else found
         if self.kept:
             next(self._with_constant(self.X))  # before threads want them
         screened = self._screened(direction, V, size, exclude) if self._worth_screening(signs) else None

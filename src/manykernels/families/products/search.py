@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 SLACK = 32
 #: Width of the beam, and number of draws, of a search that is not exhaustive.
 BEAM = 64
+#: Most products that are improved, however many are asked for.
+MOST_STARTS = 2000
 
 
 class ProductSearcher(CostedSearcher):
@@ -80,21 +82,28 @@ class ProductSearcher(CostedSearcher):
     # -- a search that is not exhaustive
 
     def heuristic(
-        self, direction: Direction, size: int, exclude: Collection[Any], rng: np.random.Generator | None
+        self,
+        direction: Direction,
+        size: int,
+        exclude: Collection[Any],
+        rng: np.random.Generator | None,
+        *,
+        draw: bool = True,
     ) -> Best:
-        """Beam, draws, and exchanges of one factor at a time."""
+        """Beam, draws unless told otherwise, and exchanges of one factor at a time."""
         rng = np.random.default_rng(0) if rng is None else rng
         seen: dict[Prefix, float] = {}
         beam: list[Prefix] = [()]
+        size, wanted = min(size, MOST_STARTS), size
         width = max(BEAM, 2 * size)
         for _ in range(self.degree):
             beam = self._grow(direction, beam, seen, width)
         starts = self._leaders(seen, exclude, size + 8)
-        starts += [z for z in self._draws(direction, rng) if z not in seen]
+        starts += [z for z in self._draws(direction, rng) if z not in seen] if draw else []
         self._improve(direction, list(dict.fromkeys(starts)), seen)
-        codes = self._leaders(seen, exclude, size + SLACK)
+        codes = self._leaders(seen, exclude, wanted + SLACK)
         members = self.named(codes)
-        return ranked(members, self.values(direction, members), size, False) if members else nothing(False)
+        return ranked(members, self.values(direction, members), wanted, False) if members else nothing(False)
 
     def _grow(self, direction, prefixes, seen, width) -> list[Prefix]:
         """Evaluate all extensions of the prefixes, and return the best `width`."""
