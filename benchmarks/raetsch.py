@@ -117,24 +117,6 @@ TABLE_5 = {
 }
 
 
-def data_row(names, folder) -> dict:
-    """Compare the data sets with Table 6.2."""
-    shapes = {n: load_two_classes(n, folder)[0].shape for n in names}
-    alike = [n for n in names if shapes[n][1] == COLUMNS[n] and shapes[n][0] >= sum(SIZES[n])]
-    short = [n for n in names if n not in alike]
-    return row(
-        THESIS,
-        "Table 6.2",
-        "Twelve data sets, with so many columns and rows to train, validate and test",
-        verdict=grade(len(alike) == len(SIZES), partly=alike),
-        paper="2 to 60 columns, 83 to 500 training rows",
-        ours=f"{len(alike)} of {len(SIZES)} have these columns and enough rows"
-        + (", not " + ", ".join(f"{n} ({' × '.join(map(str, shapes[n]))})" for n in short) if short else ""),
-        repetitions="–",
-        settings="random splits of ours; the thesis's are not known",
-    )
-
-
 def keeps_C(s: Split, method: str) -> bool:
     """Return whether a method keeps the C of the first repetition."""
     return len(s.y) > MANY_ROWS and method.startswith(("CKL", "IKL", "SGD-1s"))
@@ -394,8 +376,6 @@ def main():
         record["tables"].append(found.error_table(about, list(published), unit, 1 if unit > 1 else 3))
         record["results"][part] = {"median_ranks": found.ranks(), "records": found.summary()}
         figures[f"_{part}"] = partial(found.strips, title=title, xlabel=label, unit=unit)
-    if "svm" in args.parts:
-        record["rows"].append(data_row(names, args.data))
     finish(record, args.out, figures=figures, journal=journal)
 
 
