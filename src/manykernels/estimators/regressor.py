@@ -22,6 +22,7 @@ from .base import (
     OnIteration,
     RandomState,
     check_weights,
+    lazily,
     why_no_batches,
     why_not_left_out,
 )
@@ -204,11 +205,17 @@ class MKLRegressor(RegressorMixin, MKL):
     def _check_targets(self, y):
         return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
 
+    @lazily
     def predict(self, X) -> np.ndarray:
         """Return the predicted targets, in the shape of y; with the Poisson loss these are expected counts."""
         scores = self._scores(X)
         predicted = self.loss_.prediction(scores)
         return predicted[:, 0] if self._flat else predicted
+
+    @lazily
+    def score(self, X, y, sample_weight=None) -> float:
+        """Return R², the mean over several targets; of dask collections, y may be the name of a column."""
+        return super().score(X, y, sample_weight)
 
     def score_by_view(self, X, y, sample_weight=None) -> np.ndarray:
         """Split R² by view: what each view's part of the prediction adds to it.

@@ -64,6 +64,8 @@ class Solver(BaseEstimator):
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
     needs_grams : bool
         Whether it needs matrices of all pairs of rows even where kernels have explicit features.
+    sums_rows : bool
+        Whether it can do with sums over the rows, which may then lie in files or on a cluster: ``solve_rows``.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -76,6 +78,7 @@ class Solver(BaseEstimator):
     learns_bandwidths: ClassVar[bool] = False
     chooses_C: ClassVar[bool] = False
     needs_grams: ClassVar[bool] = False
+    sums_rows: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 

@@ -21,11 +21,10 @@ ROUGH = 1e-2
 
 
 class ExtendedBIC:
-    """The extended BIC with γ = 1: deviance + k log N + 2 log C(|I|, k), N = Σ_t s_t."""
+    """The extended BIC with γ = 1: deviance + k log N + 2 log C(|I|, k), N = Σ_t s_t, for a family of `size`."""
 
-    def __init__(self, problem: Problem):
-        self.unit = math.log(max(float(problem.sample_weight.sum()), 2.0))
-        self.size = problem.family.size()
+    def __init__(self, total: float, size: float):
+        self.unit, self.size = math.log(max(total, 2.0)), size
 
     def __call__(self, refitter: Refitter, members: Sequence[Any]) -> float:
         k = len(members)
