@@ -113,12 +113,12 @@ def _wide(X: np.ndarray) -> np.ndarray:
 
 
 def _moments(block: Block) -> tuple[np.ndarray, ...]:
-    """Return Σ s, Σ s y, Σ s y² and Σ s x_j²."""
+    """Return Σ s, Σ s y, Σ s y² and Σ s², and Σ s x_j²."""
     s, y = block.s, block.Y[:, 0]
     squares = np.zeros(block.X.shape[1])
     for rows in row_blocks(len(s), len(squares), BLOCK_ENTRIES):
         squares += s[rows] @ np.square(_wide(block.X[rows]))
-    return np.array([s.sum(), s @ y, s @ np.square(y)]), squares
+    return np.array([s.sum(), s @ y, s @ np.square(y), s @ s]), squares
 
 
 def _gram(block: Block, columns: Columns, known, new) -> np.ndarray:
@@ -152,8 +152,8 @@ class SummedLeastSquares(Refitter):
     ----------
     problem : WholeProblem
     rows : Rows
-    moments : (3,) array
-        Σ s, Σ s y and Σ s y².
+    moments : (4,) array
+        Σ s, Σ s y, Σ s y² and Σ s².
     base : (r,) array
         Means of the squared columns, for ``"base"``.
     """
@@ -161,7 +161,7 @@ class SummedLeastSquares(Refitter):
     def __init__(self, problem: Problem, rows: Rows, tol: float, moments: np.ndarray, base: np.ndarray):
         super().__init__(problem, tol)
         self.rows, self.mu, self.base = rows, 1.0 / problem.C, base
-        self.total, _, self.square = moments.tolist()
+        self.total, _, self.square, _ = moments.tolist()
         self.columns = rows.broadcast(Columns(problem.family))
         self.known: list[Any] = []
         #: Of [1, y, φ_1, ...], the products as they are.
@@ -248,13 +248,13 @@ class SummedLeastSquares(Refitter):
             plain=float(c[0] - fitted[0]),
         )
 
-    def deviance(self, members):
-        """Return N log(RSS/N) of ordinary least squares, N = Σ_t s_t."""
+    def log_error(self, members):
+        """Return log(RSS/Σs) of ordinary least squares."""
         self.learn(members)
         G, c, _ = self._scaled(members)
         w = _solver(G)(c)
         left = self.square - 2 * float(w @ c) + float(w @ (G @ w))
-        return self.total * np.log(max(left, 1e-14 * self.square, 1e-300) / self.total)
+        return float(np.log(max(left, 1e-14 * self.square, 1e-300) / self.total))
 
     def exact(self, point):
         """Whether the loss is nothing against its start, as far as sums of squares tell, and against the norm."""
@@ -408,7 +408,7 @@ def solve_summed(solver: Any, rows: Rows, first: Problem, on_iteration) -> tuple
     size = problem.family.size()
     if solver.max_kernels == "auto":
         most = int(min(200, size, max(rows.n_rows // 3, 1)))
-        limits = Limits(most, criterion=ExtendedBIC(float(moments[0]), size))
+        limits = Limits(most, criterion=ExtendedBIC(float(moments[0] ** 2 / moments[3]), size))
     else:
         limits = Limits(int(min(solver.max_kernels, size)), swaps=solver.swaps)
     tol = min(0.1 * solver.tol, 1e-3)
