@@ -9,11 +9,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__: list[str] = []
+__all__ = ["stability", "selection_bound", "Stability"]
 
 #: Where the names live; they are imported when first asked for. A file is called otherwise than its function, which it
 #: would hide.
-_ROOM: dict[str, str] = {}
+_ROOM = {"bounds": "selection_bound", "selection": "Stability stability"}
 _HOMES = {name: home for home, names in _ROOM.items() for name in names.split()}
 
 
