@@ -9,7 +9,7 @@ sums of products of such functions in closed form, ``sampling.py`` by samples fo
 lays grids over columns in their own units.
 
 ``selection.py`` counts what fits on half of the rows select (``halves.py`` makes them), and ``bounds.py`` says what to
-expect of it.
+expect of it. ``imitations.py`` has knockoffs.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from .anova import Components, Effect, components
     from .attribution import Shapley, Shares, shapley, shares
     from .bounds import selection_bound
+    from .imitations import Knockoffs, knockoffs
     from .selection import Stability, stability
 
 __all__ = [
     "Components",
     "Effect",
+    "Knockoffs",
     "Shapley",
     "Shares",
     "Stability",
     "components",
+    "knockoffs",
     "selection_bound",
     "shapley",
     "shares",
@@ -42,6 +45,7 @@ _ROOM = {
     "anova": "Components Effect components",
     "attribution": "Shapley Shares shapley shares",
     "bounds": "selection_bound",
+    "imitations": "Knockoffs knockoffs",
     "selection": "Stability stability",
 }
 _HOMES = {name: home for home, names in _ROOM.items() for name in names.split()}

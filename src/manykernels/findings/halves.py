@@ -213,6 +213,16 @@ def last_step(model: Any) -> Any:
     return model
 
 
+def inner_rows(model: Any, X: Any) -> Any:
+    """Return rows as the kernels see them: through the steps of a pipeline, and as numbers."""
+    while not hasattr(model, "combination_"):
+        inner = getattr(model, "best_estimator_", None)
+        if inner is None:
+            X, inner = model[:-1].transform(X), model[-1]
+        model = inner
+    return model._rows(X)
+
+
 def selected(model: Any, min_share: float) -> list[Selected]:
     """Return what a fit selected."""
     combination = last_step(model).combination_

@@ -17,8 +17,9 @@ from .._util.checks import Rule, number, whole
 from .._util.text import brief, warn
 from ..families.base import HasFeatures, can
 from ..persistence.checkpoint import Checkpoint
+from .anova import as_table
 from .bounds import Assumption, selection_bound
-from .halves import Halves, Pair, fitted, last_step, seed_of, selected
+from .halves import Halves, Pair, fitted, inner_rows, last_step, seed_of, selected
 
 #: Kernels are compared on at most so many rows: with columns of their own, and by their matrices.
 COLUMN_ROWS, MATRIX_ROWS = 2000, 300
@@ -238,15 +239,15 @@ class Stability:
 
     def table(self) -> Any:
         """Return the members as a DataFrame, the most frequent first; without pandas, as ``records``."""
-        return _framed(self.records, MEMBER_FIELDS)
+        return as_table(self.records, MEMBER_FIELDS)
 
     def by_column(self) -> Any:
         """Return the columns as a DataFrame, the most frequent first; without pandas, as ``columns``."""
-        return _framed(self.columns, ("column", *PLACE_FIELDS))
+        return as_table(self.columns, ("column", *PLACE_FIELDS))
 
     def by_view(self) -> Any:
         """Return the views as a DataFrame, the most frequent first; without pandas, as ``views``."""
-        return _framed(self.views, ("view", *PLACE_FIELDS))
+        return as_table(self.views, ("view", *PLACE_FIELDS))
 
     def __getitem__(self, name: str) -> Any:
         """Return a column of the table."""
@@ -275,14 +276,6 @@ MEMBER_FIELDS = (
     "all_rows",
 )
 PLACE_FIELDS = ("frequency", "bound", "all_rows")
-
-
-def _framed(records: Sequence[dict[str, Any]], names: Sequence[str]) -> Any:
-    try:
-        from pandas import DataFrame
-    except ImportError:
-        return list(records)
-    return DataFrame(list(records), columns=list(names))
 
 
 # -- counting ------------------------------------------------------------------------------------------
@@ -380,7 +373,7 @@ def _leaders(model: Any, X: Any, members: list[Any], near: float) -> dict[Any, A
     """
     some = members[:COMPARED]
     leader = {z: z for z in members}
-    likeness = _likeness(last_step(model), X, some)
+    likeness = _likeness(model, X, some)
     if likeness is None:
         return leader
     leads: list[int] = []
@@ -395,10 +388,10 @@ def _leaders(model: Any, X: Any, members: list[Any], near: float) -> dict[Any, A
 
 def _likeness(model: Any, X: Any, members: list[Any]) -> np.ndarray | None:
     """Return how much members are alike: |correlation| of features, or the root of centred alignment; None: unknown."""
-    family = model.combination_.family
+    family = last_step(model).combination_.family
     if not math.isfinite(family.size()) or family.pairwise or len(members) < 2:
         return None
-    rows = model._rows(X)
+    rows = inner_rows(model, X)
     every = np.arange(rows.shape[0])
     if can(family, HasFeatures) and family.rank_one:
         phi = family.features(rows[_spread(every, COLUMN_ROWS)], members)
