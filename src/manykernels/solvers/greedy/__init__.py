@@ -78,7 +78,7 @@ class Greedy(Solver):
     Takes any loss, and families that can find their best kernel. The gap is over the whole family: exact when the
     last search was exhaustive, and a lower bound otherwise.
 
-    ``converged_`` says that an exact gap is within `tol`. The trace says in ``extra["ending"]`` why the steps ended:
+    ``converged_`` says that an exact gap is within `tol`, and ``stop_reason_`` why the steps ended:
 
     - ``"gap"``: it is within `tol`, as far as is known;
     - ``"max_kernels"``, ``"criterion"``: as many kernels as were asked for, or as the criterion supports. The gap
