@@ -23,13 +23,14 @@ import numpy as np
 from sklearn.base import clone
 
 from ..._util.checks import AUTO, FLAG, choice, number, whole
+from ..._util.interrupts import Interruptible
 from ..._util.text import brief
 from ..._util.threads import one_blas_thread
 from ...families.base import Enumerable, Maximisable, can
 from ...problem import Problem, Result
 from ..base import Solver, check_init, generator
 from ..log import Log
-from ..loop import Interruptible, relative_gap, warn_early, warn_interrupted
+from ..loop import relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .least_squares import LeastSquares, refitter_for
 from .steps import Corrective, Limits, Pursuit, Stepwise
@@ -78,7 +79,7 @@ class Greedy(Solver):
     Takes any loss, and families that can find their best kernel. The gap is over the whole family: exact when the
     last search was exhaustive, and a lower bound otherwise.
 
-    ``converged_`` says that an exact gap is within `tol`. The trace says in ``extra["ending"]`` why the steps ended:
+    ``converged_`` says that an exact gap is within `tol`, and ``stop_reason_`` why the steps ended:
 
     - ``"gap"``: it is within `tol`, as far as is known;
     - ``"max_kernels"``, ``"criterion"``: as many kernels as were asked for, or as the criterion supports. The gap
