@@ -139,9 +139,22 @@ class Comparison:
         self.errors, self.seconds = self.table("error"), self.table("seconds")
 
     @classmethod
-    def run(cls, work, tasks, args, journal: Journal, unit=100.0) -> Comparison:
-        """Return the comparison of the records of ``work(*task)``, its tables printed; `args` are the options."""
-        found = cls(whole(run_tasks(work, tasks, args, journal)))
+    def run(cls, work, tasks, args, journal: Journal, unit=100.0, keeps=None) -> Comparison:
+        """Return the comparison of the records of ``work(*task)``, its tables printed; `args` are the options.
+
+        A task begins with its name, the repetition, a split, the method and the values of C. Where ``keeps(split,
+        method)``, repetitions after the first have the C that the first one chose (as Rätsch et al. do).
+        """
+        records = []
+        if keeps is not None:
+            first, tasks = [t for t in tasks if t[1] == 0], [t for t in tasks if t[1] > 0]
+            records = run_tasks(work, first, args, journal)
+            chosen = {(r["task"], r["method"]): (r["C"],) for r in records}
+            tasks = [
+                (name, seed, s, method, chosen[name, method] if keeps(s, method) else grid, *more)
+                for name, seed, s, method, grid, *more in tasks
+            ]
+        found = cls(whole(records + run_tasks(work, tasks, args, journal)))
         found.print(unit=unit)
         if found.table("alignment"):
             say("alignment on the test rows")
@@ -199,12 +212,16 @@ class Comparison:
         return f"one {noun}" if self.counts == "1" else f"median and quartiles over {self.counts} {noun}s"
 
     def rank_table(self, about, published, unit=100.0, digits=2) -> dict:
-        """Return median ranks among the published methods, the published ones in brackets, and mean errors of all."""
+        """Return median ranks among the published methods, the published ones in brackets, and mean errors of all.
+
+        The standard error is that of the mean over tasks, over the repetitions that all tasks have.
+        """
         ranks, lines = self.ranks(published), []
         for m in sorted(self.methods, key=lambda m: (ranks.get(m, np.inf), self.methods.index(m))):
             rank = f"{ranks[m]:g} ({published[m]:g})" if m in ranks else "–"
-            mean = unit * np.mean([self.errors[m][t].mean() for t in self.tasks])
-            lines.append([m, rank, f"{mean:.{digits}f}"])
+            whole = min(len(self.errors[m][t]) for t in self.tasks)
+            means = np.mean([self.errors[m][t][:whole] for t in self.tasks], axis=0)
+            lines.append([m, rank, self._cell(unit * means, digits)])
         return self._table(about, ["", "median rank", "mean error"], lines)
 
     def task_table(self, about, names, unit=100.0, digits=1) -> dict:
