@@ -8,16 +8,16 @@ from manykernels.families import Products
 from manykernels.findings import components, shapley, shares
 from manykernels.findings.reading import read
 from manykernels.findings.sampling import Sampled
-from manykernels.kernels import Polynomial
-from manykernels.solvers import Greedy
+from manykernels.kernels import Laplacian, Polynomial
+from manykernels.solvers import Blockwise, Greedy
 
 
 @pytest.fixture(scope="module")
 def blockwise():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 4))
+    X = rng.normal(size=(300, 3))
     y = X[:, 0] * X[:, 1] + 2 * np.sin(X[:, 2])
-    return MKLRegressor("laplacian", solver="blockwise", C=10.0, random_state=0).fit(X, y), X
+    return MKLRegressor([Laplacian(3.0)], solver=Blockwise(grids=32), C=10.0, random_state=0).fit(X, y), X
 
 
 def test_random_features_give_estimates_with_errors(blockwise):

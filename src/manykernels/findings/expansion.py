@@ -39,7 +39,7 @@ HELD = 2**24
 #: Variables with more functions than this have a basis learned from random combinations of them.
 FEW_FUNCTIONS = 64
 #: Multiplications that exact variances may take together, and points that the others are estimated from.
-AFFORDED, POINTS = 2e11, 512
+AFFORDED, POINTS = 5e10, 512
 #: What a basis may leave of the functions' norm: rounding.
 LEFT_OVER = 1e-13
 
@@ -283,9 +283,11 @@ class Expansion:
         return Variances(values, errors, exact, rest, rest_error)
 
     def cost(self, S: Subset) -> float:
-        """Return about how many multiplications the variance of a component takes."""
-        ranks = math.prod(self._basis(g).shape[1] for g in S)
-        return float(ranks) * self._width * len(self.parts(S)) * self.n_outputs
+        """Return about how many multiplications the variance of a component takes; infinity beyond what can be held."""
+        ranks = [float(self._basis(g).shape[1]) for g in S]
+        if max(math.prod(ranks), math.prod(ranks[:-1]) * self._width) > HELD:
+            return math.inf
+        return math.prod(ranks) * self._width * len(self.parts(S)) * self.n_outputs
 
     def variance(self, S: Subset) -> np.ndarray:
         """Return the variance of a component under the product of the margins, (c,).
