@@ -73,7 +73,7 @@ def test_batches_may_be_dicts_of_views():
     batches.append(({"img": parts[0].filter(like="img_").dropna()}, parts[0]["y"][parts[0]["img_x"].notna()]))
     model = MKLRegressor(KERNELS, solver=QUICK, C=10.0).fit(batches)
     assert model.score(as_dict(new), new["y"]) > 0.6
-    with pytest.raises(ValueError, match="batch 1 .* is a ndarray, and the first batch has several views"):
+    with pytest.raises(ValueError, match=r"batch 1 .* is a ndarray, and the first batch has several views"):
         MKLRegressor(KERNELS, solver=QUICK, C=10.0).fit([batches[0], (np.zeros((3, 5)), np.zeros(3))])
 
 
