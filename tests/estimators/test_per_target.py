@@ -132,3 +132,9 @@ def test_constant_and_repeated_rows_do_not_stop_many_targets():
     )
     assert np.isfinite(model.predict(twice)).all()
     assert_allclose(model.predict(twice)[:, 0], 3.0, atol=1e-6)
+
+
+def test_a_constant_target_has_no_score_to_split(fitted):
+    model, X, Y = fitted
+    split = model.score_by_view(X, np.column_stack([np.full(len(Y), 2.0), Y[:, 1]]))
+    assert np.isnan(split[0]).all() and np.isfinite(split[1]).all()
