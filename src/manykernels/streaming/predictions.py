@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..tables.reading import of_matrix
 from ..tables.views import Views
 from .arrow import TableWriter
+from .columns import predict_rows
 from .files import is_input
 from .opening import open_source
 from .sources import Source
@@ -68,13 +67,6 @@ def views_of(model, source: Source, X: Any) -> Any:
     if isinstance(X, np.ndarray) and source.names is not None:
         X = of_matrix(X, source.names)
     return model.columns_.of_table(X)
-
-
-def predict_rows(model, X: Any, method: str = "predict") -> np.ndarray:
-    """Return predictions for rows whose columns are in the model's order, with or without names."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return getattr(model, method)(X)
 
 
 def predict_to(model, source, path, *, proba: bool = False) -> int:
