@@ -12,7 +12,7 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from .._util.checks import is_missing, refuse_missing
+from .._util.checks import FLAG, is_missing, refuse_missing
 from .._util.text import brief
 from ..losses import Loss, get_loss
 from ..registry import solver_kind
@@ -21,7 +21,7 @@ from ..solvers.calibration import UNTAUGHT
 from ..solvers.calibration import probabilities as calibrated
 from . import targets
 from .available import available_unless
-from .base import MKL, Kernels, Normalize, OnIteration, RandomState, why_no_batches
+from .base import MKL, Kernels, Normalize, OnIteration, RandomState, why_no_batches, within_floats
 
 
 def _why_no_probabilities(estimator) -> str | None:
@@ -127,6 +127,7 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     classes_: np.ndarray
     _regresses = False
+    rules = MKL.rules | {"calibrate": FLAG}
 
     def __init__(
         self,
@@ -255,7 +256,8 @@ class MKLClassifier(ClassifierMixin, MKL):
         for label, weight in self.class_weight.items():
             if is_missing(weight):
                 raise ValueError(f"class_weight has no weight for the label {label!r}; give it a number.")
-        return compute_sample_weight(dict(self.class_weight), self.classes_)
+        with within_floats("class_weight"):
+            return compute_sample_weight(dict(self.class_weight), self.classes_)
 
     def decision_function(self, X) -> np.ndarray:
         """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""

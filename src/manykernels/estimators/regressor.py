@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array
 
+from .._util.checks import choice
 from .._util.text import brief
 from ..losses import Loss
 from ..solvers import Solver
@@ -105,6 +106,7 @@ class MKLRegressor(RegressorMixin, MKL):
     """
 
     _regresses = _several_targets = True
+    rules = MKL.rules | {"weights": choice("shared", "per_target")}
 
     def __init__(
         self,
@@ -189,8 +191,6 @@ class MKLRegressor(RegressorMixin, MKL):
         return self
 
     def _weighs_targets(self, problem):
-        if self.weights not in ("shared", "per_target"):
-            raise ValueError(f"weights is {brief(self.weights)}; it must be 'shared' or 'per_target'.")
         if self.weights == "shared" or problem.n_outputs == 1:
             return False
         self.solver_.check_weighs_targets()
