@@ -41,9 +41,10 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    for item in items if config.getoption("--tries") > 0.05 else ():
+    seconds = LONGEST if config.getoption("--tries") > 0.05 else LONGEST // 8
+    for item in items:
         if "campaign" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.timeout(LONGEST), append=False)
+            item.add_marker(pytest.mark.timeout(seconds), append=False)
 
 
 @dataclass(frozen=True)

@@ -146,9 +146,13 @@ def subjects(groups, X) -> np.ndarray | None:
 
 @contextmanager
 def within_floats(what: str) -> Iterator[None]:
-    """Say which argument holds a whole number that is too long for a float."""
+    """Say which argument holds a whole number that is too long for a float.
+
+    Around scikit-learn's checks, which sum all numbers up to see whether they are finite.
+    """
     try:
-        yield
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
     except OverflowError:
         raise ValueError(f"{what} holds a number beyond the range of floats; rescale it.") from None
 

@@ -223,7 +223,8 @@ class MKLClassifier(ClassifierMixin, MKL):
         return self
 
     def _set_targets(self, y, classes):
-        check_classification_targets(y)
+        with within_floats("y"):
+            check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         self.classes_ = targets.distinct_classes(y if classes is None else classes, "classification")
         return targets.class_codes(y, self.classes_)

@@ -25,6 +25,7 @@ from .base import (
     check_weights,
     why_no_batches,
     why_not_left_out,
+    within_floats,
 )
 
 
@@ -202,7 +203,8 @@ class MKLRegressor(RegressorMixin, MKL):
         return y
 
     def _check_targets(self, y):
-        return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        with within_floats("y"):
+            return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
 
     def predict(self, X) -> np.ndarray:
         """Return the predicted targets, in the shape of y; with the Poisson loss these are expected counts."""
