@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import wraps
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -32,7 +33,7 @@ from ..families import Family, Precomputed
 from ..kernels import Kernel
 from ..losses import LOSSES, Loss
 from ..predictors import some_rows, variances
-from ..problem import GapKind, Problem, Result, Scale, Trace, refuse_overflow
+from ..problem import GapKind, Problem, Result, Scale, StopReason, Trace, refuse_overflow
 from ..registry import (
     MEMORY,
     bound_family,
@@ -424,7 +425,8 @@ class MKL(KernelEstimator):
             for name in ("state_", "_context", "columns_"):  # of a fit before
                 self.__dict__.pop(name, None)
             if checkpoint is not None or not _is_plain(X):
-                from .streamed import fit_source, source_of
+                from .streamed import source_of
+                from .summed import fit_source
 
                 if y is not None and not isinstance(y, str) and not self._pairwise:
                     X = self._views(X) or X
@@ -495,7 +497,7 @@ class MKL(KernelEstimator):
         self.solver_ = solver = make_solver(
             asked, family, self.random_state, len(y), memory=memory, automatic=automatic
         )
-        self.loss_ = solver.settle(family, self.loss, n_classes)
+        self.loss_ = solver.settle(family, known.loss or self.loss, n_classes)
         if not (self.loss_.regression if self._regresses else self.loss_.classifies):
             self._refuse_loss()
         refuse_overflow(y if self._regresses else None, C, s)
@@ -576,6 +578,12 @@ class MKL(KernelEstimator):
         return bound_family(self.kernels, X, sample_weight, solver, names, blocks)
 
     @property
+    def stop_reason_(self) -> StopReason:
+        """Why the solver stopped: see :attr:`manykernels.problem.Result.stop_reason`."""
+        check_is_fitted(self)
+        return self.result_.stop_reason
+
+    @property
     def _n_classes(self) -> int | None:
         """Number of classes, None for numbers."""
         return None if self._regresses else len(self.classes_)  # type: ignore[attr-defined]
@@ -642,6 +650,7 @@ class MKL(KernelEstimator):
             left_out=None if result.left_out is None else result.left_out + self.target_mean_,
         )
         self._expose()
+        self._say(self.result_.ended())
 
     def _expose(self) -> None:
         """Set the public attributes from ``result_``."""
@@ -803,6 +812,25 @@ class MKL(KernelEstimator):
         from ..streaming import predict_to
 
         return predict_to(self, source, path, proba=proba)
+
+
+def lazily(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method of rows in memory take dask collections too: lazy predictions, or the score of all partitions."""
+
+    @wraps(method)
+    def call(self, X, *args, **kwargs):
+        if _is_plain(X):
+            return method(self, X, *args, **kwargs)
+        from ..streaming.partitions import is_lazy, predict_lazily, score_lazily
+
+        if not is_lazy(X):
+            return method(self, X, *args, **kwargs)
+        check_is_fitted(self)
+        if method.__name__ == "score":
+            return score_lazily(self, X, *args, **kwargs)
+        return predict_lazily(self, X, method.__name__)
+
+    return call
 
 
 def why_no_batches(model: MKL) -> str | None:

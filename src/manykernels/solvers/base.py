@@ -64,6 +64,8 @@ class Solver(BaseEstimator):
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
     needs_grams : bool
         Whether it needs matrices of all pairs of rows even where kernels have explicit features.
+    sums_rows : bool
+        Whether it can do with sums over the rows, which may then lie in files or on a cluster: ``solve_rows``.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -76,6 +78,7 @@ class Solver(BaseEstimator):
     learns_bandwidths: ClassVar[bool] = False
     chooses_C: ClassVar[bool] = False
     needs_grams: ClassVar[bool] = False
+    sums_rows: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 
@@ -397,7 +400,8 @@ class BatchSolver(Solver):
         elif not (descent.closed or descent.stopped):
             advice = "raise max_iter or tol" if n_iter >= self.max_iter else STALLED
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
-        return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+        result = result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+        return replace(result, ending=descent.ending)
 
     def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
         """Give every target weights of its own: one problem after the other, on the same kernels.
