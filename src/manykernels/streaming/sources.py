@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -301,6 +302,16 @@ def _bytes_of(values) -> Iterator[bytes]:
 # -- batches -------------------------------------------------------------------------------------------
 
 
+def _undisturbed(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yield what a user's iterable does; an overflow on its way to a batch is its own affair, and no error of a fit."""
+    stream = iter(batches)
+    with suppress(StopIteration):
+        while True:
+            with np.errstate(all="warn"):
+                batch = next(stream)
+            yield batch
+
+
 class Batches(Source):
     """Rows from an iterable of batches: (X, y), (X, y, sample_weight), dicts, DataFrames or Arrow batches."""
 
@@ -345,7 +356,7 @@ class Batches(Source):
 
     def _peek(self):
         """Return the first batch; an iterator gets it back."""
-        stream = iter(self.batches)
+        stream = _undisturbed(self.batches)
         try:
             first = next(stream)
         except StopIteration:
@@ -356,7 +367,7 @@ class Batches(Source):
 
     def head(self, size: int) -> list[Chunk]:
         """Return the first chunks, up to `size` rows or a little more; an iterator gets them back."""
-        stream, taken, first = iter(self.batches), [], 0
+        stream, taken, first = _undisturbed(self.batches), [], 0
         chunks: list[Chunk] = []
         while first < size:
             try:
@@ -381,7 +392,7 @@ class Batches(Source):
             )
         self._used = True
         first, width = 0, None
-        for number, batch in enumerate(self.batches):
+        for number, batch in enumerate(_undisturbed(self.batches)):
             chunk = self._chunk(batch, number, first)
             width = chunk.X.shape[1] if width is None else width
             if chunk.X.shape[1] != width and not self.several:  # a view may be lacking
