@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
-from .._util.checks import Rule, check_parameters, number, whole
+from .._util.checks import NO_NUMBERS, Rule, check_parameters, number, whole
 from .._util.text import brief, warn
 from ..certificates import penalties
 from ..combination import Combination
@@ -432,7 +432,7 @@ def check_init(init, alive: np.ndarray) -> np.ndarray | None:
         return None
     try:
         theta = np.asarray(init, dtype=float)
-    except (TypeError, ValueError):
+    except NO_NUMBERS:
         theta = np.empty(0)
     if theta.shape != alive.shape or not (np.isfinite(theta) & (theta >= 0)).all():
         raise ValueError(f"init must hold {len(alive)} non-negative weights, one per kernel.")
