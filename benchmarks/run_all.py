@@ -79,6 +79,7 @@ PARTS = (
     Part("streaming_views", papers=False),
     Part("views_tables", papers=False),
     Part("encoding_targets", papers=False),
+    Part("findings_components", papers=False),
 )
 
 
