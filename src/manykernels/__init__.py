@@ -10,11 +10,20 @@ TYPE_CHECKING = False  # as type checkers read it; the command line begins here,
 if TYPE_CHECKING:
     from typing import Any
 
-    from .estimators import AlignedKernel, MKLClassifier, MKLOutlier, MKLRegressor
+    from .estimators import AlignedKernel, MKLClassifier, MKLOutlier, MKLRegressor, MKLSurvival
     from .persistence import load
     from .tables import Views
 
-__all__ = ["AlignedKernel", "MKLClassifier", "MKLOutlier", "MKLRegressor", "Views", "load", "__version__"]
+__all__ = [
+    "AlignedKernel",
+    "MKLClassifier",
+    "MKLOutlier",
+    "MKLRegressor",
+    "MKLSurvival",
+    "Views",
+    "load",
+    "__version__",
+]
 
 #: Where the public names live; they are imported when first asked for: a command that needs none waits for none.
 _HOMES = {
@@ -22,6 +31,7 @@ _HOMES = {
     "MKLClassifier": "estimators",
     "MKLOutlier": "estimators",
     "MKLRegressor": "estimators",
+    "MKLSurvival": "estimators",
     "Views": "tables",
     "load": "persistence",
 }

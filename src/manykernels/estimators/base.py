@@ -370,6 +370,8 @@ class MKL(KernelEstimator):
 
     #: Whether targets are numbers.
     _regresses: ClassVar[bool]
+    #: Whether there is no other way than machines on all rows at once, within the memory given.
+    _whole: ClassVar[bool] = False
 
     # -- hooks: what a subclass says of its targets --------------------------------------------------------
 
@@ -456,8 +458,9 @@ class MKL(KernelEstimator):
         C = 1.0 if chosen else float(self.C)
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
+        rows = 0 if self._whole else len(y)
         self.solver_ = solver = make_solver(
-            asked, family, self.random_state, len(y), memory=memory, automatic=automatic
+            asked, family, self.random_state, rows, memory=memory, automatic=automatic
         )
         self.loss_ = solver.settle(family, self.loss, n_classes)
         if not (self.loss_.regression if self._regresses else self.loss_.classifies):
@@ -474,7 +477,8 @@ class MKL(KernelEstimator):
         problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
         if isinstance(solver, StreamingSolver):
             solver.check_range(problem)
-        check_memory(solver, family, len(y), None if self.memory is None else memory)
+        room = None if self.memory is None and not self._whole else memory
+        check_memory(solver, family, len(y), room, by_batches=not self._whole)
         return problem
 
     def _refuse_loss(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .base import Loss
 from .chain import Chain
+from .cox import Cox
 from .epsilon_insensitive import EpsilonInsensitive
 from .hinge import Hinge
 from .huber import Huber
@@ -26,6 +27,7 @@ from .structured import Structured
 __all__ = [
     "LOSSES",
     "Chain",
+    "Cox",
     "EpsilonInsensitive",
     "Hinge",
     "Huber",

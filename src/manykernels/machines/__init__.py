@@ -41,6 +41,7 @@ _MACHINES = {
     "quantile": boxes.quantile,
     "poisson": smooth.poisson,
     "one_class": boxes.one_class,
+    "cox": smooth.cox,
 }
 
 Start: TypeAlias = Fit | np.ndarray | None
@@ -111,7 +112,7 @@ def solve_primal(
 
     Parameters are those of :func:`solve_dual`. ``start`` may be a ``Fit`` of another set of
     columns: its ``A`` helps whatever the columns, its ``W`` when their number is the same, and
-    the better of the two is used. With more columns than rows, or a loss of all rows together, the machine
+    the better of the two is used. With more columns than rows, or the loss of one class, the machine
     runs on ``ZZ'``.
 
     Returns
@@ -127,7 +128,7 @@ def solve_primal(
     used = np.ascontiguousarray(Z if len(rows) == n else Z[rows])
     A = _coefficients(start, Y.shape)[rows]
     loss = get_loss(loss)
-    if k > len(rows) or loss.joint:
+    if k > len(rows) or (loss.joint and not loss.smooth):
         fit = _solve(GramSpace(used @ used.T), Y[rows], loss, U[rows], [A], A, tol)
         W = used.T @ fit.A
     else:
