@@ -17,6 +17,7 @@ from .huber import Huber
 from .logistic import Logistic
 from .max_hinge import MaxHinge
 from .one_class import OneClass
+from .ordinal import Ordinal
 from .poisson import Poisson
 from .quantile import Quantile
 from .softmax import Softmax
@@ -35,6 +36,7 @@ __all__ = [
     "Loss",
     "MaxHinge",
     "OneClass",
+    "Ordinal",
     "Poisson",
     "Quantile",
     "Softmax",
@@ -48,7 +50,7 @@ __all__ = [
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
     for loss in (
-        *(Squared, Hinge, SquaredHinge, Logistic, MaxHinge, Softmax),
+        *(Squared, Hinge, SquaredHinge, Logistic, MaxHinge, Softmax, Ordinal),
         *(EpsilonInsensitive, Huber, Quantile, Poisson),
     )
 }

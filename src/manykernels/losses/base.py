@@ -119,6 +119,10 @@ class Loss(BaseEstimator):
         """Return ``L*(-A)``."""
         return float(w @ self.conjugate(Y, -A / w[:, None]))
 
+    def pooled(self, A: np.ndarray) -> np.ndarray:
+        """Return the coefficients that kernels see, (n, c), or (n, 1) where all outputs share one f."""
+        return A.sum(axis=1, keepdims=True) if self.shared else A
+
     def nearest(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Return the coefficients with a finite ``L*(-A)`` that are nearest to ``A``, (n, c)."""
         return -w[:, None] * self.feasible(Y, -A / w[:, None])

@@ -145,6 +145,19 @@ def poisson(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     return _each_output(task, V, tol)
 
 
+def ordinal(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
+    """Solve by Newton's method on f and all thresholds together (ordinal logistic regression).
+
+    A step costs O(n^3 + n^2 c), on features O(n k^2 + (k + c)^3).
+    """
+
+    def curvature(F: np.ndarray, A: np.ndarray) -> Solve:
+        return task.space.curved(task.U[:, None] * expit(F) * expit(-F))
+
+    state = newton(task.space, State(V, task.space.scores(V)), task.response, curvature, tol)
+    return better(task, state.V, task.response(state.F), state.n_iter)
+
+
 def cox(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     """Solve by Newton's method on all rows together (Cox regression).
 

@@ -59,6 +59,7 @@ CLASSES: dict[Kind, dict[str, str]] = {
         "logistic": "manykernels.losses:Logistic",
         "max_hinge": "manykernels.losses:MaxHinge",
         "one_class": "manykernels.losses:OneClass",
+        "ordinal": "manykernels.losses:Ordinal",
         "poisson": "manykernels.losses:Poisson",
         "quantile": "manykernels.losses:Quantile",
         "softmax": "manykernels.losses:Softmax",

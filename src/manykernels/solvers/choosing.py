@@ -175,7 +175,8 @@ def _error(problem: Problem, scores: np.ndarray) -> float:
     F, Y, s = scores[judged], problem.Y[judged], problem.sample_weight[judged]
     if not len(s):
         return np.nan
-    calibration = fit_calibration(F, Y, s) if problem.loss.classifies and are_classes(problem.Y) else None
+    classes = problem.loss.classifies and not problem.loss.shared and are_classes(problem.Y)
+    calibration = fit_calibration(F, Y, s) if classes else None
     if calibration is not None:
         return log_loss(F, Y, s, calibration)
     return float(s @ problem.loss.value(Y, F)) / float(s.sum())
