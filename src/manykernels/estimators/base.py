@@ -370,6 +370,8 @@ class MKL(KernelEstimator):
 
     #: Whether targets are numbers.
     _regresses: ClassVar[bool]
+    #: Whether the loss is the estimator's own, and no parameter.
+    _has_own_loss: ClassVar[bool] = False
     #: Whether there is no other way than machines on all rows at once, within the memory given.
     _whole: ClassVar[bool] = False
 
@@ -463,7 +465,8 @@ class MKL(KernelEstimator):
             asked, family, self.random_state, rows, memory=memory, automatic=automatic
         )
         self.loss_ = solver.settle(family, self.loss, n_classes)
-        if not (self.loss_.regression if self._regresses else self.loss_.classifies):
+        suits = self.loss_.regression if self._regresses else self.loss_.classifies
+        if not suits or (self.loss_.joint and not self._has_own_loss):
             self._refuse_loss()
         refuse_overflow(y if self._regresses else None, C, s)
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
@@ -484,8 +487,9 @@ class MKL(KernelEstimator):
     def _refuse_loss(self) -> None:
         """Say which losses are for targets like these."""
         fit = [name for name, k in LOSSES.items() if (k.regression if self._regresses else k.classifies)]
+        kind = "classes" if self._regresses else "numbers"
         raise ValueError(
-            f"loss is {self.loss_.name!r}, which is for {'classes' if self._regresses else 'numbers'}; "
+            f"loss is {self.loss_.name!r}, which is for {'another estimator' if self.loss_.joint else kind}; "
             f"{type(self).__name__} takes {', '.join(map(repr, fit))}."
         )
 

@@ -106,7 +106,8 @@ class MKLClassifier(ClassifierMixin, MKL):
         Weights θ_i/ρ_i² and scales ρ_i of the kernels, in the order of ``combination_.members``.
     dual_coef_ : (n, c) array or None
         A. The scores are ``Σ_i weights_i K_i A + intercept_`` (PolynomialMKL has a power of the sum in its place, and
-        loss ``"ordinal"`` the sum of A over its borders). None for solvers on random features (Blockwise, TriplyStochastic), which have coefficients of features instead.
+        loss ``"ordinal"`` the sum of A over its borders). None for solvers on random features (Blockwise,
+        TriplyStochastic), which have coefficients of features instead.
     intercept_ : (c,) array
         With loss ``"ordinal"`` minus the thresholds.
     objective_, gap_, gap_kind_ : float, float, str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
 from .._util.arrays import row_blocks
 from .._util.shapes import Stored, check_arrays, demand
@@ -19,7 +19,9 @@ from .targets import NOTHING_KNOWN, Known
 #: Risks that differ by less are tied, as in scikit-survival.
 TIED = 1e-8
 #: What y may be, for messages.
-FORMS = "a structured array of (event: bool, time: float), a table of two such columns, or a tuple (event, time)"
+FORMS = (
+    "a structured array of (event: bool, time: float), a table of two such columns, or a tuple (event, time)"
+)
 
 
 class MKLSurvival(MKL):
@@ -28,19 +30,19 @@ class MKLSurvival(MKL):
     minimise  (1/n) L(f(x_1), ..., f(x_n)) + (λ/2) (Σ_i ρ_i^p ‖w_i‖^p)^(2/p),   λ = 1/(C n)
 
     L is minus the logarithm of Cox's partial likelihood (:class:`~manykernels.losses.Cox`), under which the hazard of a
-    row at time t is h₀(t) exp(f(x)). f is known up to a constant; there is no intercept. With one linear kernel, C = 1/α
-    and ``normalize=None`` it is scikit-survival's ``CoxPHSurvivalAnalysis(alpha=α)``.
+    row at time t is h₀(t) exp(f(x)). f is known up to a constant; there is no intercept. With one linear kernel,
+    C = 1/α and ``normalize=None`` it is scikit-survival's ``CoxPHSurvivalAnalysis(alpha=α)``.
 
     Parameters
     ----------
     kernels : str, list, dict, Kernel or Family
         Which kernels: ``"auto"``, Gaussian and Laplacian kernels with a bandwidth per column and a linear one, all
         learned together, on a table of any columns: text, categories, dates, missing values, numbers in any unit;
-        ``"gaussian"``, ``"laplacian"``; a list or dict of kernels (:mod:`manykernels.kernels`), scikit-learn kernel names
-        or callables, or ``"precomputed"``: X is then a stack of shape (n, n, n_kernels).
+        ``"gaussian"``, ``"laplacian"``; a list or dict of kernels (:mod:`manykernels.kernels`), scikit-learn kernel
+        names or callables, or ``"precomputed"``: X is then a stack of shape (n, n, n_kernels).
     solver : str or Solver
         ``"auto"``: LeaveOneOut for bandwidths and what has any in it, LpNorm for kernels that can be listed. Others are
-        Uniform, Single, SimpleMKL and SILP. LeaveOneOut learns the kernel by a ridge machine for the martingale
+        Uniform, Single, SimpleMKL and SILP. LeaveOneOut learns the kernel by a ridge machine for the deviance
         residuals of a model without columns; then the machine of the partial likelihood is trained on it.
     ties : {"breslow", "efron"}
         What to do with events at the same time. With ``"breslow"`` a weight equals a repetition.
@@ -79,8 +81,8 @@ class MKLSurvival(MKL):
 
     References
     ----------
-    Cox (1972), *Regression Models and Life-Tables*, JRSS B 34; Breslow (1974), *Covariance Analysis of Censored Survival
-    Data*, Biometrics 30.
+    Cox (1972), *Regression Models and Life-Tables*, JRSS B 34; Breslow (1974), *Covariance Analysis of Censored
+    Survival Data*, Biometrics 30.
 
     Examples
     --------
@@ -94,7 +96,7 @@ class MKLSurvival(MKL):
     True
     """
 
-    _regresses = _whole = True
+    _regresses = _whole = _has_own_loss = True
     event_times_: np.ndarray
     cum_baseline_hazard_: np.ndarray
 
@@ -276,8 +278,8 @@ def survival_times(y: Any) -> tuple[np.ndarray, np.ndarray]:
     wrong = np.flatnonzero(~(np.isfinite(time) & (time >= 0)))
     if len(wrong):
         raise ValueError(
-            f"y has the time {time[wrong[0]]:g} in row {wrong[0]:,}; times are finite and not negative: remove that row, "
-            "or mend it."
+            f"y has the time {time[wrong[0]]:g} in row {wrong[0]:,}; times are finite and not negative: remove that "
+            "row, or mend it."
         )
     return _booleans(event), time
 
@@ -285,11 +287,13 @@ def survival_times(y: Any) -> tuple[np.ndarray, np.ndarray]:
 def _booleans(event: np.ndarray) -> np.ndarray:
     if event.dtype.kind == "b":
         return event
-    known = np.isin(event, (0, 1)) if event.dtype.kind in "iuf" else np.array([type(v) is bool for v in event])
+    known = (
+        np.isin(event, (0, 1)) if event.dtype.kind in "iuf" else np.array([type(v) is bool for v in event])
+    )
     if not known.all():
         raise ValueError(
-            f"y has {brief(event[~known][0])} for an event; pass booleans, True where the event was seen and False where "
-            "the time is censored."
+            f"y has {brief(event[~known].tolist()[0])} for an event; pass booleans, True where the event was seen "
+            "and False where the time is censored."
         )
     return event.astype(bool)
 

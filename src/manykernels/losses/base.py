@@ -163,7 +163,7 @@ class Loss(BaseEstimator):
         return 2.0 * Y - 1.0 if self.multiclass else Y
 
     def strata(self, Y: np.ndarray) -> np.ndarray | None:
-        """Return the kind of every row, (n,), where folds are to have equal shares of each and targets do not show it."""
+        """Return the kind of every row, (n,), of which folds get equal shares, where targets do not show it."""
         return None
 
     def __eq__(self, other: object) -> bool:

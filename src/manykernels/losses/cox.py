@@ -95,8 +95,13 @@ class Cox(Loss):
         return self, Y
 
     def residuals(self, Y: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """Return the martingale residuals at f = 0: one for an event, less the hazard that a row has lived through."""
-        return self.response(Y, np.zeros(Y.shape), s) / s[:, None]
+        """Return the deviance residuals at f = 0, (n, 1).
+
+        Martingale residuals r, one for an event less the hazard that a row has lived through, reach far below zero; the
+        square roots of what they add to the deviance, ``sign(r) sqrt(-2 (r + d log(d - r)))``, are nearly symmetric.
+        """
+        r, d = self.response(Y, np.zeros(Y.shape), s) / s[:, None], (Y > 0).astype(float)
+        return np.sign(r) * np.sqrt(np.maximum(-2.0 * (r + xlogy(d, d - r)), 0.0))
 
     def strata(self, Y: np.ndarray) -> np.ndarray:
         """Return 1 for events, 0 for censored rows."""
@@ -281,7 +286,12 @@ class RiskSets:
             less = x * (r[:-1] + np.add.reduceat(parts, self.first)) < T
             low, high = np.where(less, x, low), np.where(less, high, x)
         x = high  # positive; one minus it may be zero, where q is as well
-        rest = xlogy(T, x) - xlogy(T, T) + xlogy(q, np.where(q > 0, np.maximum(1.0 - x, 1e-300), 1.0)) - xlogy(q, q)
+        rest = (
+            xlogy(T, x)
+            - xlogy(T, T)
+            + xlogy(q, np.where(q > 0, np.maximum(1.0 - x, 1e-300), 1.0))
+            - xlogy(q, q)
+        )
         portions = xlogy(self.mass, self.mass) - self.mass * np.log1p(-self.cut * x[self.at])
         return float(rest.sum() + xlogy(r[1:], r[1:]).sum() + portions.sum())
 
@@ -294,7 +304,9 @@ class RiskSets:
         v, d, r, slack = self._shared(u)
         if not self._is_inside(v, r, slack):
             reached = np.concatenate([[0.0], np.cumsum(d)])
-            ends = np.searchsorted(self.left, np.arange(1, len(d) + 2))  # where the rows of every event time begin
+            ends = np.searchsorted(
+                self.left, np.arange(1, len(d) + 2)
+            )  # where the rows of every event time begin
             blocks: list[tuple[int, int, float]] = []
             for k in range(len(d)):
                 a, b = k, k + 1

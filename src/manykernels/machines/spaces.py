@@ -225,7 +225,9 @@ class GramSpace(Space):
     def across(self, curve: Curve) -> Solve:
         # The curvature has directions without any, so there is no symmetric form to factor that does not cancel.
         system = np.empty_like(self.K)
-        for part in row_blocks(len(self.K), len(self.K)):  # by columns: products take several copies of theirs
+        for part in row_blocks(
+            len(self.K), len(self.K)
+        ):  # by columns: products take several copies of theirs
             system[:, part] = curve(self.K[:, part])
         np.einsum("ii->i", system)[:] += 1.0
         factor = lu_factor(system, overwrite_a=True, check_finite=False)

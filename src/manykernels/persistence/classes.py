@@ -22,7 +22,9 @@ def _all_of(module: str, *names: str, axis: str | None = None) -> dict[str, str]
 #: Where to find a class, by how it is written and the name that a file gives it.
 CLASSES: dict[Kind, dict[str, str]] = {
     "object": {
-        **_all_of("estimators", "AlignedKernel", "MKLClassifier", "MKLOutlier", "MKLRegressor", "MKLSurvival"),
+        **_all_of(
+            "estimators", "AlignedKernel", "MKLClassifier", "MKLOutlier", "MKLRegressor", "MKLSurvival"
+        ),
         **_all_of("families", "Dirichlets", "Finite", "Gaussians", "Laplacians", "Precomputed", "Products"),
         **_all_of("families", "Union"),
         **_all_of("families.view", "View", axis="families"),

@@ -123,7 +123,9 @@ class Solver(BaseEstimator):
                 )
         if (loss.joint or loss.shared) and not self.takes_joint:
             kind = "is that of all rows together" if loss.joint else "has one score for all outputs"
-            taught = "Uniform, Single, LpNorm, SimpleMKL" + (" or SILP", ", SILP or LeaveOneOut")[loss.has_targets]
+            taught = (
+                "Uniform, Single, LpNorm, SimpleMKL" + (" or SILP", ", SILP or LeaveOneOut")[loss.has_targets]
+            )
             raise ValueError(f"{name} does not take the loss {loss.name!r}, which {kind}; pass {taught}.")
         if self.losses is not None and loss.name not in self.losses:
             raise ValueError(f"{name} takes loss {', '.join(self.losses)}, not {loss.name!r}.")

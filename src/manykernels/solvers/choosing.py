@@ -275,7 +275,10 @@ class _Cut:
         """
         loss, problem = self.problem.loss, self.problem
         taught = result.predictor.scores(part.X)
-        Y, s = np.concatenate([part.Y, problem.Y[test]]), np.r_[part.sample_weight, problem.sample_weight[test]]
+        Y, s = (
+            np.concatenate([part.Y, problem.Y[test]]),
+            np.r_[part.sample_weight, problem.sample_weight[test]],
+        )
         more = loss.total(Y, np.concatenate([taught, F]), s) - loss.total(part.Y, taught, part.sample_weight)
         return more / float(problem.sample_weight.sum())
 
