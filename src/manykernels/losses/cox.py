@@ -152,11 +152,11 @@ class RiskSets:
         times, at, count = np.unique(time[event], return_inverse=True, return_counts=True)
         d = np.bincount(at, weights=w[event], minlength=len(times))
         first = np.cumsum(count) - count if efron else np.arange(len(times))
+        mass, cut = d, np.zeros(len(times))
         if efron:
-            place = np.arange(len(at)) - first[at]
-            mass, cut = (d / count)[at], place / count[at]
+            mass, cut = (d / count)[at], (np.arange(len(at)) - first[at]) / count[at]
         else:
-            at, mass, cut = np.arange(len(times)), d, np.zeros(len(times))
+            at = np.arange(len(times))
         left = np.searchsorted(times, time, side="right")
         return cls(order, w, event, left, np.searchsorted(time, times), at, first, mass, cut)
 
