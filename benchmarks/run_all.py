@@ -74,6 +74,7 @@ PARTS = (
     Part("streaming_roofline", papers=False),
     Part("streaming_tables", papers=False),
     Part("streaming_views", papers=False),
+    Part("survival_tables", papers=False),
 )
 
 

@@ -29,15 +29,15 @@ EVENT = np.sin(5.0 * I) < 0.4
 Y = np.array(list(zip(EVENT, TIME)), dtype=[("event", "?"), ("time", float)])
 KERNELS = [RBF(1.0), RBF(3.0), Linear()]
 #: CoxPHSurvivalAnalysis(alpha=0.5, ties=..., tol=1e-14) of scikit-survival 0.28: coefficients, and the cumulative
-#: hazards of the first row at the times 1, 5 and 10.
+#: hazards of the first row at the times 5 and 10.
 THEIRS = {
     "breslow": (
         [0.812773385254205, -0.08800346575966546, -0.16708302395522934],
-        [0.04639847658850255, 0.2161291379558647, 0.6783921570297183],
+        [0.2161291379558647, 0.6783921570297183],
     ),
     "efron": (
         [0.8266797079917774, -0.08965841701170679, -0.1697628063182512],
-        [0.046165749098458005, 0.21543016641625462, 0.6773655318444628],
+        [0.21543016641625462, 0.6773655318444628],
     ),
 }
 
@@ -76,10 +76,8 @@ def test_one_linear_kernel_is_cox_regression(ties):
     coefficients, hazards = THEIRS[ties]
     model = MKLSurvival([Linear()], C=2.0, ties=ties, normalize=None, solver=Uniform()).fit(X, Y)
     assert_allclose(model.predict(X), X @ coefficients, atol=1e-7)  # theirs stops on the loss
-    assert_allclose(model.predict_cumulative_hazard_function(X[:1], [1, 5, 10])[0], hazards, atol=1e-7)
-    assert_allclose(
-        model.predict_survival_function(X[:1], [1, 5, 10])[0], np.exp(-np.array(hazards)), atol=1e-7
-    )
+    assert_allclose(model.predict_cumulative_hazard_function(X[:1], [5, 10])[0], hazards, atol=1e-7)
+    assert_allclose(model.predict_survival_function(X[:1], [5, 10])[0], np.exp(-np.array(hazards)), atol=1e-7)
     assert model.score(X, Y) == pytest.approx(0.670196671709531, abs=1e-12)
     assert model.intercept_ == pytest.approx(0.0, abs=1e-12)
 
