@@ -32,7 +32,7 @@ from ..families import Family, Precomputed
 from ..kernels import Kernel
 from ..losses import LOSSES, Loss
 from ..predictors import some_rows, variances
-from ..problem import GapKind, Problem, Result, Scale, Trace, refuse_overflow
+from ..problem import GapKind, Problem, Result, Scale, StopReason, Trace, refuse_overflow
 from ..registry import (
     MEMORY,
     bound_family,
@@ -548,6 +548,12 @@ class MKL(KernelEstimator):
         return bound_family(self.kernels, X, sample_weight, solver, names, blocks)
 
     @property
+    def stop_reason_(self) -> StopReason:
+        """Why the solver stopped: see :attr:`manykernels.problem.Result.stop_reason`."""
+        check_is_fitted(self)
+        return self.result_.stop_reason
+
+    @property
     def _n_classes(self) -> int | None:
         """Number of classes, None for numbers."""
         return None if self._regresses else len(self.classes_)  # type: ignore[attr-defined]
@@ -613,6 +619,7 @@ class MKL(KernelEstimator):
             left_out=None if result.left_out is None else result.left_out + self.target_mean_,
         )
         self._expose()
+        self._say(self.result_.ended())
 
     def _expose(self) -> None:
         """Set the public attributes from ``result_``."""

@@ -113,6 +113,9 @@ class MKLClassifier(ClassifierMixin, MKL):
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.
     n_iter_, converged_, trace_ : int, bool, Trace
+    stop_reason_ : str
+        Why the solver stopped: ``"gap"``, by choice (``"max_kernels"``, ``"criterion"``, ``"exact_fit"``,
+        ``"callback"``), ``"max_iter"``, ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
     C_ : float
         The C of the objective: as given, or as the solver chose it (Blockwise).
     loo_score_, loo_decision_function_ : float, array

@@ -19,7 +19,7 @@ from .._util.checks import Rule, check_parameters
 from ..features import FeatureMap
 from ..kernels import Kernel
 from ..kernels.statistics import Rows
-from .bank import BANK_SIZES, Bank, BankSizes
+from .bank import BANK_SIZES, ONE_PASS, Bank, BankSizes
 from .direction import Direction
 from .values import Values
 
@@ -120,15 +120,6 @@ class HasRandomFeatures(Protocol):
         ...
 
 
-@runtime_checkable
-class Graded(Protocol):
-    """The members are products of base kernels, and a member's multiples can be added up without a list of them."""
-
-    def multiples(self, X: Rows, base: np.ndarray, factors: Sequence[float]) -> list[np.ndarray]:
-        """Return matrices M_1, ..., M_D: the multiples of a member t add up to κ_t, scaled, times M_|t|."""
-        ...
-
-
 #: What a capability is called in a sentence to the user.
 CAPABILITIES: dict[type, str] = {
     Enumerable: "whose kernels can be listed",
@@ -136,7 +127,6 @@ CAPABILITIES: dict[type, str] = {
     Maximisable: "that can find its best kernel",
     HasFeatures: "with explicit features",
     HasRandomFeatures: "with random features",
-    Graded: "of products of base kernels",
 }
 
 
@@ -225,7 +215,7 @@ class Family(BaseEstimator):
 
     def forms(self, X: Rows, A: np.ndarray, members: Members) -> np.ndarray:
         """Return tr(Aᵀ K_i A) of some members."""
-        return self.bank(X, members).quad_forms(A)
+        return self.bank(X, members, ONE_PASS).quad_forms(A)
 
     def drawer(self, X: Rows, scale: Scaling | None) -> Drawer:
         """Return ``(A, size, rng) -> members, probability`` on fixed rows, for families that can draw.
@@ -271,6 +261,10 @@ class Family(BaseEstimator):
         """Return the product of the base kernels' scales for every member."""
         raise NotImplementedError
 
+    def multiples(self, X: Rows, base: np.ndarray, factors: Sequence[float]) -> list[np.ndarray]:
+        """Return M_1, ..., M_D: the multiples of a member t add up to κ_t, scaled, times M_|t|; where it factorises."""
+        raise NotImplementedError
+
     def penalty(self, members: Members, nu: float) -> np.ndarray:
         """Return the factor by which the family itself raises each ρ_i² (priors, multiplicities)."""
         return np.ones(len(members))
@@ -278,6 +272,10 @@ class Family(BaseEstimator):
     def total(self, base: np.ndarray) -> Kernel | None:
         """Return the sum of all members over their ``"base"`` scale as one kernel, if there is one."""
         return None
+
+    def factors(self, member: Any) -> list[Kernel]:
+        """Return the kernels on columns of X whose product a member is."""
+        raise ValueError(f"kernels is {type(self).__name__}, whose kernels are no functions of columns.")
 
     def label(self, member: Any) -> str:
         """Return a readable name of a member."""

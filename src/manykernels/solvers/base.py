@@ -398,7 +398,8 @@ class BatchSolver(Solver):
         elif not (descent.closed or descent.stopped):
             advice = "raise max_iter or tol" if n_iter >= self.max_iter else STALLED
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
-        return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+        result = result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+        return replace(result, ending=descent.ending)
 
     def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
         """Give every target weights of its own: one problem after the other, on the same kernels.

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._util.text import warn
 from ..predictors import Predictor
+from ..problem import StopReason
 from .log import Log
 from .workspace import Iterate
 
@@ -152,6 +153,15 @@ class Descent:
         chosen = self.last if self.closed else self.best
         assert chosen is not None
         return chosen
+
+    @property
+    def ending(self) -> StopReason:
+        """Why the iterates ended."""
+        if self.interrupted:
+            return "interrupted"
+        if self.closed:
+            return "gap"
+        return "callback" if self.stopped else "no_progress" if self.stalled else "max_iter"
 
     def run(self, iterates: Iterable[Iterate]) -> None:
         """Follow the iterates; Ctrl-C ends them once there is one to keep."""

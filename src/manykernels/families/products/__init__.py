@@ -13,6 +13,7 @@ The class is :class:`Products`; the other files are what it does with members th
 ``search.py``            the best member along a direction: grown, drawn, improved factor by factor
 ``monomial_search.py``   the same for products of columns, all of them compared as long as that is affordable
 ``monomial_table.py``    all products of columns as a few matrix products; its compiled loops are ``_products.py``
+``screening.py``         the table in single precision, with a proof that the best is not lost; on some of the rows
 =======================  ====================================================================================
 
 Algorithm 3 of Afkanpour et al. (2013) draws one product: S = Σ_j K_j and M = A Aᵀ (line 2), the masses
@@ -162,6 +163,11 @@ class Products(Searchable):
                 "lower the degree, or use a solver that does not enumerate them."
             )
         return list(multisets(self._r, self.degree))
+
+    def factors(self, member: Any) -> list[Kernel]:
+        """Return the base kernels, one as often as it is a factor."""
+        kernels = self._kernels()
+        return [kernels[j] for j in member]
 
     def label(self, member: Any) -> str:
         """Return a readable product."""
