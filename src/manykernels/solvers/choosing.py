@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
+from .._util.interrupts import Interruptible, trials
 from ..combination import Combination
 from ..families.base import Enumerable, can
 from ..problem import Problem, Result
@@ -31,7 +32,6 @@ from .base import Solver, StreamingSolver, TwoStageSolver, machine_on
 from .calibration import are_classes, fit_calibration, log_loss
 from .folds import FEW_REFIT_ROWS, folds, left_out_at, some_rows, units
 from .log import Log, logger
-from .loop import Interruptible, trials
 
 #: Values of C that are tried in closed form, for a kernel of size 1; where the best is at an end, more follow.
 FINE = 10.0 ** np.arange(-3.0, 6.01, 0.25)

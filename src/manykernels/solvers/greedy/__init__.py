@@ -22,13 +22,14 @@ import numpy as np
 from sklearn.base import clone
 
 from ..._util.checks import AUTO, FLAG, choice, number, whole
+from ..._util.interrupts import Interruptible
 from ..._util.text import brief
 from ..._util.threads import one_blas_thread
 from ...families.base import Enumerable, Maximisable, can
 from ...problem import Problem
 from ..base import Solver, check_init, generator
 from ..log import Log
-from ..loop import Interruptible, relative_gap, warn_early, warn_interrupted
+from ..loop import relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .least_squares import LeastSquares, refitter_for
 from .steps import Corrective, Limits, Pursuit, Stepwise
