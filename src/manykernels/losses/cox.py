@@ -149,14 +149,15 @@ class RiskSets:
         order = np.argsort(np.abs(y), kind="stable")
         y, w = y[order], w[order]
         time, event = np.abs(y), y > 0
-        times, at, count = np.unique(time[event], return_inverse=True, return_counts=True)
+        times, of, count = np.unique(time[event], return_inverse=True, return_counts=True)
+        at: np.ndarray = of.ravel()
         d = np.bincount(at, weights=w[event], minlength=len(times))
-        first = np.cumsum(count) - count if efron else np.arange(len(times))
-        mass, cut = d, np.zeros(len(times))
         if efron:
+            first: np.ndarray = np.cumsum(count) - count
             mass, cut = (d / count)[at], (np.arange(len(at)) - first[at]) / count[at]
         else:
-            at = np.arange(len(times))
+            first, at = np.arange(len(times)), np.arange(len(times))
+            mass, cut = d, np.zeros(len(times))
         left = np.searchsorted(times, time, side="right")
         return cls(order, w, event, left, np.searchsorted(time, times), at, first, mass, cut)
 
