@@ -77,7 +77,7 @@ def scores(X, y, n_folds: int) -> tuple[dict, dict]:
     return found, cpu
 
 
-def main() -> None:
+def main():
     p = parser(__doc__)
     p.add_argument("--only", nargs="*", help="some of the tables")
     args = p.parse_args()
