@@ -133,7 +133,7 @@ class Halves:
         self.interrupted = guard.interrupted
         if checkpoint is not None:
             checkpoint.write(self.state()) if self.interrupted else checkpoint.remove()
-        self._tell(n_pairs)
+        self._tell()
 
     def _results(self, missing: range, n_jobs: int | None) -> Iterator[tuple[Pair, list[str]]]:
         if n_jobs in (None, 1):
@@ -146,7 +146,7 @@ class Halves:
     def _kept(self, n_pairs: int) -> str | None:
         return f"after {len(self.pairs)} of {n_pairs} pairs, which are kept." if self.pairs else None
 
-    def _tell(self, n_pairs: int) -> None:
+    def _tell(self) -> None:
         if self._warned:
             warn(f"Fits on halves warned {len(self._warned)} times, first: {brief(self._warned[0], 300)}")
 
