@@ -781,6 +781,38 @@ class MKL(KernelEstimator):
         out[rows[:, -len(names) :] == 0] = np.nan
         return out
 
+    def view_worth(self, X, y, sample_weight=None, *, cv=None) -> Any:
+        """Return what each view is worth on the rows that have it: how much the score drops when it is kept from them.
+
+        Rows are predicted with all views that they have, and once more without this one, as a row that lacks it
+        would be. Rows that have no other view are left out.
+
+        Parameters
+        ----------
+        X : views
+        y : (n,) or (n, c) array
+        sample_weight : (n,) array, optional
+        cv : int, splitter or iterable, optional
+            None: X are rows that the model was not fitted on. With training rows pass the folds: every row is then
+            predicted by a copy of the model that has not seen it.
+
+        Returns
+        -------
+        DataFrame (records without pandas)
+            One row per view, the most valuable first: ``view``, ``rows`` that have it and another, ``score`` of these
+            (accuracy, or R² with the variance of all targets), ``without`` the view, ``worth``, their difference, and
+            its standard ``error``.
+        """
+        from .worth import view_worth  # here, since fits do without
+
+        records = view_worth(self, X, y, sample_weight, cv=cv)
+        records.sort(key=lambda record: -np.nan_to_num(record["worth"], nan=-np.inf))
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            return records
+        return DataFrame(records)
+
     @property
     def views_(self) -> list[str]:
         """Names of the views that the model was fitted on."""
