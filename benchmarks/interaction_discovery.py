@@ -212,7 +212,7 @@ def tasks(args):
         yield "real", name, "anywhere"
 
 
-def main() -> None:
+def main():
     p = parser(__doc__)
     p.add_argument("--seeds", type=int, default=10)
     args = p.parse_args()
