@@ -99,6 +99,9 @@ def fit(
     task: options.Task = "auto",
     columns: options.Columns = None,
     drop: options.Drop = None,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
     groups: options.Groups = None,
     memory: options.Memory = None,
     standardize: options.Standardize = True,
@@ -126,6 +129,7 @@ def fit(
         "columns": columns,
         "drop": drop,
         "groups": groups,
+        "dialect": written(sep, decimal, encoding),
         "standardize": standardize,
         "seed": seed,
     }
@@ -144,6 +148,9 @@ def predict(
     data: options.Data,
     output: options.TableOutput = None,
     proba: options.Proba = False,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
     force: options.TableForce = False,
     debug: options.Debug = False,
 ):
@@ -163,7 +170,8 @@ def predict(
     writer = table_writer(output)
     fitted, metadata = load(model), read_metadata(model)
     check_model(fitted, model, proba=proba)
-    rows = open_table_of(fitted, units_of(metadata, fitted.n_features_in_, model), data)
+    units = units_of(metadata, fitted.n_features_in_, model)
+    rows = open_table_of(fitted, units, data, written(sep, decimal, encoding))
     with writer:
         for answer in predict_batches(fitted, rows, method="predict_proba" if proba else "predict"):
             writer.write(prediction_columns(fitted, answer, proba))
@@ -196,6 +204,12 @@ def demo(
 
     answer_interrupts()
     run(output, seed)
+
+
+def written(sep: str | None, decimal: str | None, encoding: str | None) -> dict[str, str]:
+    """Return what --sep, --decimal and --encoding say; a tab may be written as tab."""
+    given = {"sep": "\t" if sep in ("tab", "\\t") else sep, "decimal": decimal, "encoding": encoding}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def may_write(path: Path, force: bool) -> None:

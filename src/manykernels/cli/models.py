@@ -21,11 +21,11 @@ KERNELS = ("auto", "gaussian", "laplacian", "linear", "products")
 
 
 def fit_at_once(
-    data, target, task, *, columns, drop, groups, standardize, test_size, seed, described
+    data, target, task, *, columns, drop, groups, dialect, standardize, test_size, seed, described
 ) -> tuple[Any, dict[str, Any]]:
     """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
     scaled, any_kind = scales(described["kernels"], standardize), reads_tables(described["kernels"])
-    source = open_table(data, target, columns, drop, groups, whole=True, any_kind=any_kind)
+    source = open_table(data, target, columns, drop, groups, dialect=dialect, whole=True, any_kind=any_kind)
     rows = next(source.chunks(), None)
     if rows is None:
         raise ValueError(f"{data} has no rows.")

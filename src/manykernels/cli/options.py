@@ -19,12 +19,31 @@ MOST_SEED = 2**32 - 1
 Data = Annotated[
     Path,
     Argument(
-        help="A table (CSV, TSV, Parquet, Arrow, Feather), a folder of them, or a quoted pattern such as 'rows/*.csv'.",
+        help="A table (CSV, TSV, Parquet, Arrow, Feather, Excel, npz, svmlight), a folder of them, or a quoted pattern "
+        "such as 'rows/*.csv'.",
         metavar="DATA",
         show_default=False,
     ),
 ]
 Model = Annotated[Path, Argument(help="A model file.", metavar="MODEL", show_default=False)]
+Separator = Annotated[
+    str | None,
+    Option(
+        "--sep",
+        help="What stands between two values of text; told by the text by default.",
+        show_default=False,
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    Option(help="The decimal mark in text, . or , as the text tells by default.", show_default=False),
+]
+Encoding = Annotated[
+    str | None,
+    Option(
+        help="The encoding of text; UTF-8, UTF-16 and Windows' are told apart by default.", show_default=False
+    ),
+]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
 
 # Of fit.
