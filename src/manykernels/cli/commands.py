@@ -30,7 +30,7 @@ def make_application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for command in (fit, predict, show, demo):
+    for command in (fit, predict, show, compare, demo):
         app.command()(_in_one_sentence(command))
     return app
 
@@ -194,6 +194,31 @@ def show(
         print(model_json(fitted, metadata, top))
     else:
         print_model(fitted, metadata, top)
+
+
+def compare(
+    data: options.Data,
+    target: options.Target,
+    methods: options.Methods = None,
+    folds: options.Folds = 5,
+    task: options.Task = "auto",
+    columns: options.Columns = None,
+    drop: options.Drop = None,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
+    groups: options.Groups = None,
+    seed: options.SplitSeed = 0,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+):
+    """Compare the default, our solvers and other libraries that are installed, on the same folds of a table."""
+    from .compare import run
+
+    answer_interrupts()
+    dialect = written(sep, decimal, encoding)
+    reading = {"columns": columns, "drop": drop, "groups": groups, "dialect": dialect}
+    run(data, target, task, methods, folds, seed, as_json, **reading)
 
 
 def demo(

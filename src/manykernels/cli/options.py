@@ -112,6 +112,17 @@ Top = Annotated[
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
+# Of compare.
+Methods = Annotated[
+    list[str] | None,
+    Option(
+        help="What to compare: default, a solver, linear, svm, random-forest, hist-gradient-boosting, catboost, "
+        "lightgbm, xgboost, explainable-boosting; by default the default, equal weights, and all that are installed.",
+        show_default=False,
+    ),
+]
+Folds = Annotated[int, Option(help="Parts that the rows are cut into; each is tested on once.", min=2)]
+
 # Of demo.
 DemoOutput = Annotated[Path, Option("--output", "-o", help="The folder to write to.")]
 DemoSeed = Annotated[int, Option(help="Seed of the split and of the noise.", min=0, max=MOST_SEED)]

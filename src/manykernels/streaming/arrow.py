@@ -77,7 +77,7 @@ class Tables(Source):
         if _is_text(values.type):
             known = pc.and_(known, pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(values), ""), False))
         elif arrow().types.is_floating(values.type):
-            known = pc.and_(known, pc.fill_null(pc.is_finite(values), False))
+            known = pc.and_(known, pc.fill_null(pc.invert(pc.is_nan(values)), False))
         some = copy.copy(self)
         some.dataset = arrow().dataset.dataset(table.filter(known))
         return some, table.num_rows - some.dataset.count_rows()

@@ -36,6 +36,8 @@ FORMATS = {
     "svmlight": "svmlight",
     "libsvm": "svmlight",
 }
+#: Endings that a file may have which is named by itself, and that count for nothing in a folder.
+NAMED_ONLY = ("txt", "xlsx", "xls", "npz", "svm", "svmlight", "libsvm")
 #: What stands between two values in text.
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 
@@ -158,10 +160,11 @@ def is_pattern(path) -> bool:
 
 def _tables(files: list[Path], otherwise: str) -> list[str]:
     """Return those of the format of the first table, or raise."""
-    kind = next((FORMATS[_ending(f)] for f in files if _ending(f) in FORMATS), None)
+    known = {ending: kind for ending, kind in FORMATS.items() if ending not in NAMED_ONLY}
+    kind = next((known[_ending(f)] for f in files if _ending(f) in known), None)
     if kind is None:
-        raise ValueError(f"{otherwise}; their names must end in {', '.join('.' + k for k in FORMATS)}.")
-    return [str(f) for f in files if FORMATS.get(_ending(f)) == kind]
+        raise ValueError(f"{otherwise}; their names must end in {', '.join('.' + k for k in known)}.")
+    return [str(f) for f in files if known.get(_ending(f)) == kind]
 
 
 def _files(folder) -> list[Path]:

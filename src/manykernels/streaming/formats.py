@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,8 @@ def read_excel(path: str, pa: Any):
             f"{path} is a workbook, and reading it needs pandas and openpyxl ({error}); install them, or save the "
             "sheet as CSV."
         ) from None
+    except Exception as error:  # every engine has errors of its own
+        raise ValueError(f"{path} cannot be read as a workbook: {error}") from None
     frame.columns = [str(name) for name in frame.columns]
     for name in frame.select_dtypes("object").columns:  # cells of several kinds are text
         frame[name] = [None if cell is None or cell != cell else str(cell) for cell in frame[name]]
@@ -36,8 +39,11 @@ def read_npz(path: str, pa: Any):
     A matrix ``X_view`` becomes the columns ``view_0``, ``view_1``, ...; ``X`` takes its names from ``columns`` or
     ``feature_names``; every other array of one dimension is a column.
     """
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"{path} cannot be read as a NumPy archive: {error}") from None
     rows = [array for array in arrays.values() if array.ndim == 2]
     if not rows:
         raise ValueError(f"{path} holds no matrix; save one as X, and the target as {TARGET}.")
@@ -68,7 +74,10 @@ def read_svmlight(path: str, pa: Any):
     """Return rows in the svmlight format as a pyarrow Table; the target is the column ``y``."""
     from sklearn.datasets import load_svmlight_file
 
-    X, y = load_svmlight_file(path)
+    try:
+        X, y = load_svmlight_file(path)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{path} cannot be read as svmlight: {error}") from None
     if 8 * X.shape[0] * X.shape[1] > MOST_BYTES:
         raise ValueError(
             f"{path} has {X.shape[0]:,} rows of {X.shape[1]:,} columns, too many for a table; load it with "
