@@ -1,6 +1,6 @@
 """Build wheel and sdist, and try them as a stranger would: in fresh environments, from an empty folder.
 
-``make release-check`` runs it. For the newest versions of all dependencies and for the lowest that are allowed: install the
+``make release-check`` runs it. For the newest versions of all dependencies and for the lowest allowed: install the
 wheel with its command line, run the demonstration, fit a table, save the model, predict from it in another process, and
 open it in Python. The sdist is built into a wheel of its own and imported.
 """
