@@ -24,8 +24,10 @@ def test_the_package_alone_imports_nothing():
 
 
 def test_rooms_are_attributes_of_the_package():
-    rooms = "certificates combination estimators families features kernels losses machines persistence predictors "
-    rooms += "problem solvers streaming"
+    rooms = (
+        "certificates combination estimators families features findings kernels losses machines persistence "
+    )
+    rooms += "predictors problem solvers streaming"
     found = run(f"import manykernels; print(all(hasattr(manykernels, room) for room in {rooms.split()}))")
     assert found.strip() == "True"
 

@@ -25,7 +25,7 @@ _HOMES = {
     "Views": "tables",
     "load": "persistence",
 }
-_ROOMS = ("certificates", "displays", "families", "kernels", "losses", "solvers", "streaming")
+_ROOMS = ("certificates", "displays", "families", "findings", "kernels", "losses", "solvers", "streaming")
 #: Found as attributes as well, though a tab does not show them.
 _INNER = ("combination", "estimators", "features", "machines", "persistence", "predictors", "problem")
 

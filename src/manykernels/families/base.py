@@ -279,6 +279,10 @@ class Family(BaseEstimator):
         """Return the sum of all members over their ``"base"`` scale as one kernel, if there is one."""
         return None
 
+    def factors(self, member: Any) -> list[Kernel]:
+        """Return the kernels on columns of X whose product a member is."""
+        raise ValueError(f"kernels is {type(self).__name__}, whose kernels are no functions of columns.")
+
     def label(self, member: Any) -> str:
         """Return a readable name of a member."""
         raise NotImplementedError

@@ -77,6 +77,10 @@ class Continuum(Searchable):
         """Draw members around the best for A Aᵀ, and return the density of each (Afkanpour 2013, Alg. 4)."""
         return self.drawer(X, scale)(A, size, rng)
 
+    def factors(self, member: Any) -> list[Kernel]:
+        """Return the kernel itself."""
+        return [self.kernel(member)]
+
     def label(self, member: Any) -> str:
         """Return the kernel's own name."""
         return self.kernel(member).label()

@@ -202,6 +202,10 @@ class Finite(_FiniteFamily):
     def _bound(self, X):
         return self if hasattr(self, "_n_features") else self.resolve(X.shape[1])
 
+    def factors(self, member: Any) -> list[Kernel]:
+        """Return the kernel itself."""
+        return [self._kernels()[member]]
+
     def label(self, member: Any) -> str:
         """Return the given name, or the kernel's own."""
         given = self._given_names()

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from .._util.text import brief
-from ..kernels import as_kernel
+from ..kernels import Kernel, as_kernel
 from ..kernels.statistics import Rows
 from .bank import BANK_SIZES, Bank, BankSizes, MemberValues, TileBank
 from .base import (
@@ -192,6 +192,11 @@ class Union(Searchable):
         """Bind the members of every part to the rows."""
         bank, r = UnionBank(Union(self.parts), X, members, sizes), self._factor(X)
         return bank if r is None else PresentBank(bank, r)
+
+    def factors(self, member: Any) -> list[Kernel]:
+        """Return the factors of a part's member."""
+        k, own = member
+        return self.families()[k].factors(own)
 
     def label(self, member: Any) -> str:
         """Return the name of the part, and that of the kernel where it has more than one."""

@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from .._util.text import brief
 from ..features import Exact, FeatureMap
 from ..features.base import RandomMap
+from ..kernels import Kernel
 from ..kernels.statistics import Rows
 from .bank import BANK_SIZES, Bank, BankSizes, MemberValues
 from .base import (
@@ -123,6 +124,10 @@ class View(Family):
         """Return the number of the family's members."""
         return self.family.size()
 
+    def factors(self, member: Any) -> list[Kernel]:
+        """Return the member as one kernel on all columns of the view."""
+        return [OnView(self, member)]
+
     def label(self, member: Any) -> str:
         """Return the kernel's name, and that of the view."""
         return f"{self.family.label(member)}[{self.name}]"
@@ -205,6 +210,33 @@ class View(Family):
     def best(self, X: Rows, direction, scale: Scaling | None = None, *, size=1, exclude=(), rng=None) -> Best:
         """Return the members that agree most with a direction; see ``Searchable.best``."""
         return self.searcher(X, scale).best(direction, size=size, exclude=exclude, rng=rng)
+
+
+class OnView(Kernel):
+    """A member of a view as a kernel: a function of all columns of the view at once.
+
+    Parameters
+    ----------
+    view : View
+    member : a member of it
+    """
+
+    accepts_sparse = False
+
+    def __init__(self, view: View, member: Any):
+        self.view = view
+        self.member = member
+        self.columns = np.array([*range(view.first, view.last), view.presence], dtype=np.intp)
+
+    def on(self, columns: Sequence[int]) -> OnView:
+        """Return the same on rows that hold the columns of the view, in their order."""
+        first = list(columns).index(self.view.first)
+        last, presence = first + self.view.last - self.view.first, list(columns).index(self.view.presence)
+        return OnView(View(self.view.name, self.view.family, first, last, presence), self.member)
+
+    def __call__(self, X, Z=None):
+        """Return the Gram matrix of the rows of `X` and `Z`."""
+        return self.view.gram(X, X if Z is None else Z, [self.member], np.ones(1))
 
 
 @dataclass(frozen=True, eq=False)

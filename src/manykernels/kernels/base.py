@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -35,6 +35,8 @@ class Kernel(BaseEstimator):
         Whether the kernel can be computed without making sparse rows dense.
     elsewhere : dict
         What to pass instead of a parameter that other libraries have, by its name there.
+    splits : {"product", "sum"} or None
+        Whether the kernel is the product, or the sum, of what it is on parts of its columns (``on``).
     """
 
     rules: ClassVar[dict[str, Rule]] = {}
@@ -43,6 +45,7 @@ class Kernel(BaseEstimator):
     has_random_features: ClassVar[bool] = False
     accepts_sparse: ClassVar[bool] = True
     elsewhere: ClassVar[dict[str, str]] = {}
+    splits: Literal["product", "sum"] | None = None
     columns: Any = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -72,6 +75,14 @@ class Kernel(BaseEstimator):
         """Return the kernel's columns of `X`."""
         picked = X if self.columns is None else X[:, self.columns]
         return picked if self.accepts_sparse else dense(picked)
+
+    def on(self, columns: Sequence[int]) -> Kernel:
+        """Return what the kernel is on some columns of X, as a kernel on rows that hold these alone."""
+        part = clone(self)
+        place = {j: k for k, j in enumerate(columns)}
+        if self.columns is not None:
+            part.columns = np.array([place[j] for j in self.columns if j in place], dtype=np.intp)
+        return part
 
     def __call__(self, X, Z=None):
         """Return the Gram matrix of the rows of `X` and `Z`."""

@@ -33,6 +33,7 @@ class Linear(Kernel):
     statistic = "dot"
     explicit = True
     has_random_features = True
+    splits = "sum"
 
     def __init__(self, columns: Any = None):
         self.columns = columns
@@ -55,6 +56,7 @@ class _WithBandwidth(Kernel):
 
     has_random_features = True
     rules = {"sigma": POSITIVE}
+    splits = "product"
     power: ClassVar[int]
     symbol: ClassVar[str]
     feature_map: ClassVar[type[Binning] | type[Fourier]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +31,13 @@ class Pairwise(Kernel):
         self.metric = metric
         self.params = params
         self.columns = columns
+
+    @property
+    def splits(self) -> Literal["product", "sum"] | None:  # type: ignore[override]
+        """Whether it is the linear kernel, a sum over the columns, or one with a bandwidth, a product."""
+        if self.metric == "linear":
+            return "sum"
+        return "product" if self.metric in ("rbf", "laplacian") and "gamma" in (self.params or {}) else None
 
     def check(self) -> None:
         """Require a name scikit-learn knows."""

@@ -7,8 +7,8 @@ that a weight equals a repetition, and in an order of its own, so that the order
 sources per row are :class:`Views`, and :class:`ViewColumns` does for them what `Columns` does for one (`views.py`).
 """
 
-from .columns import Columns
+from .columns import Columns, Origin
 from .reading import open_table
 from .views import ViewColumns, Views, as_views
 
-__all__ = ["Columns", "ViewColumns", "Views", "as_views", "open_table"]
+__all__ = ["Columns", "Origin", "ViewColumns", "Views", "as_views", "open_table"]

@@ -33,6 +33,21 @@ BLOCK = 2**16
 DENSE_BYTES = 2**31
 
 
+class Origin(NamedTuple):
+    """Columns that are read as one variable: one as it came, or those of a view, and the columns made of them.
+
+    Parameters
+    ----------
+    name : str
+    inside, outside : tuples of int
+        Their numbers in the table, and in the matrix of numbers.
+    """
+
+    name: str
+    inside: tuple[int, ...]
+    outside: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """What was learned from the columns of a table, and the matrix of numbers that it makes of others like it.
@@ -185,6 +200,22 @@ class Columns:
             out[:, self._starts[j] : self._starts[j + 1]] = encode(texts, self._category(j))
         return self._scaled(list(columns), [column.values for column in columns.values()], out)
 
+    def read(self, X: Any, j: int) -> Column:
+        """Return the values of column j of a table, found as `transform` finds it, in its own units."""
+        table = X if isinstance(X, Table) else open_table(X.toarray() if sp.issparse(X) else X)
+        places, problems = self._places(table)
+        _refuse(problems)
+        return table.read(places[j])
+
+    def transform_column(self, j: int, values: Any) -> np.ndarray:
+        """Return values of column j as numbers, the columns that come out of it, (n, width)."""
+        column = values if isinstance(values, Column) else open_table([[v] for v in values]).read(0)
+        n = len(column.values)
+        others = Column("empty", np.full(n, np.nan))
+        series = [column if k == j else others for k in range(len(self.names_in))]
+        rows = self.transform(Table(self.names_in, self.named, n, series))
+        return rows[:, self._starts[j] : self._starts[j + 1]]
+
     def _transform_sparse(self, X: Any, most: int) -> np.ndarray:
         """Return sparse rows as numbers, made dense some at a time."""
         if 8 * X.shape[0] * self.width > most:
@@ -261,6 +292,12 @@ class Columns:
             together = tuple(range(start, end))
             blocks += [together] if shares is not None else [(j,) for j in together]
         return tuple(blocks)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """What came in and is not left out, and what comes out of it: levels and gaps belong to their column."""
+        spans = zip(self.names_in, self._starts[:-1].tolist(), self._starts[1:].tolist())
+        return tuple(Origin(name, (j,), tuple(range(a, b))) for j, (name, a, b) in enumerate(spans) if a < b)
 
     @cached_property
     def _starts(self) -> np.ndarray:

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from .._util.shapes import Stored, check_arrays, demand
 from .._util.text import brief, warn
-from .columns import DENSE_BYTES, Columns
+from .columns import DENSE_BYTES, Columns, Origin
 from .reading import Table, open_table
 
 #: A view of at least so many columns of numbers, none negative and most of them zero, counts things: words, say.
@@ -488,6 +488,19 @@ class ViewColumns:
     def width(self) -> int:
         """Number of columns that come out."""
         return self.starts[-1] + len(self.names)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Views, their columns as they came, and those that come out; the one that tells who has it is among these."""
+        edges = np.r_[0, np.cumsum(self.widths)].tolist()
+        return tuple(
+            Origin(
+                name,
+                tuple(range(edges[k], edges[k + 1])),
+                (*range(self.starts[k], self.starts[k + 1]), self.starts[-1] + k),
+            )
+            for k, name in enumerate(self.names)
+        )
 
     @cached_property
     def names_in(self) -> tuple[str, ...]:

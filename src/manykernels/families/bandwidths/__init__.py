@@ -72,6 +72,7 @@ class Columnwise(Kernel):
 
     accepts_sparse = False
     has_random_features = True
+    splits = "product"
     power: ClassVar[int]
     symbol: ClassVar[str]
     feature_map: ClassVar[type[Binning] | type[Fourier]]
@@ -97,6 +98,10 @@ class Columnwise(Kernel):
     def select(self, X: Rows) -> Rows:
         """Return the rows in units of the bandwidths, but for a power of two."""
         return dense(X) * (1.0 / self._shape)
+
+    def on(self, columns: Sequence[int]) -> Columnwise:
+        """Return the kernel with the bandwidths of some columns."""
+        return type(self)([self.sigma[j] for j in columns])
 
     def from_statistic(self, S: np.ndarray) -> np.ndarray:
         """Return exp(-S) of rows in units of the bandwidths."""

@@ -163,6 +163,11 @@ class Products(Searchable):
             )
         return list(multisets(self._r, self.degree))
 
+    def factors(self, member: Any) -> list[Kernel]:
+        """Return the base kernels, one as often as it is a factor."""
+        kernels = self._kernels()
+        return [kernels[j] for j in member]
+
     def label(self, member: Any) -> str:
         """Return a readable product."""
         return power_name(member, self._names)

@@ -32,7 +32,7 @@ from ..loop import Interruptible, relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .least_squares import LeastSquares, refitter_for
 from .steps import Corrective, Limits, Pursuit, Stepwise
-from .stopping import ROUGH, ExtendedBIC, Folds
+from .stopping import ROUGH, DistinctRows, ExtendedBIC, Folds
 
 #: Largest number of kernels that ``max_kernels="auto"`` looks at.
 MOST_KERNELS = 200
@@ -93,7 +93,9 @@ class Greedy(Solver):
     that share factors with active ones, are used up first, as long as they stand out from what is best by chance,
     2 log|I|/n of the squared norm. With the extended BIC the trace goes a few steps beyond the result. Rows are held
     out in five parts in turn (of more than 2000 rows one part only), and the fewest steps are taken whose loss there
-    is within a standard error of the least.
+    is within a standard error of the least. Copies of rows, as a bootstrap sample has, count as one row with their
+    weights added up when either judges, and unequal weights count as the number of equal ones with the same sampling
+    error; equal rows that a table of categories has by chance count fully.
 
     `init` gives one weight per kernel of a list: the steps begin at the fit of those with weight.
 
@@ -182,15 +184,16 @@ class Greedy(Solver):
         size = problem.family.size()
         if self.max_kernels != "auto":
             return Limits(int(min(self.max_kernels, size)), swaps=self.swaps), False
-        most = int(min(MOST_KERNELS, size, max(problem.n_rows // 3, 1)))
+        rows = DistinctRows(problem)
+        most = int(min(MOST_KERNELS, size, max(rows.count // 3, 1)))
         if self.corrective and isinstance(refitter_for(problem, self.tol, self.p), LeastSquares):
-            return Limits(most, criterion=ExtendedBIC(problem)), False
+            return Limits(most, criterion=ExtendedBIC(problem, rows)), False
         trial = clone(self).set_params(tol=max(self.tol, ROUGH))
 
         def start(part, log):
             return self._kind()(trial, part, log, rng, Limits(most), theta)
 
-        folds = Folds(problem, start, rng)
+        folds = Folds(problem, start, rng, rows)
         with Interruptible(lambda: "" if any(folds.paths) else None) as guard:
             folds.run()
         steps = folds.n_steps()

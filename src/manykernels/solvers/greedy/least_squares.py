@@ -160,8 +160,8 @@ class LeastSquares(Refitter):
             losses=w[1:] ** 2 / np.maximum(inverse, 1e-300),
         )
 
-    def deviance(self, members):
-        """Return N log(RSS/N) of ordinary least squares, N = Σ_t s_t."""
+    def log_error(self, members):
+        """Return log(RSS/Σ_t s_t) of ordinary least squares."""
         self.learn(members)
         places = np.array([self.place[z] for z in members], dtype=np.intp)
         at = np.concatenate([[0], places + 1])
@@ -171,7 +171,7 @@ class LeastSquares(Refitter):
         r, _ = self._residual(places, w + solve(pull))
         total = float(self.s.sum())
         floor = 1e-24 * float(self.s @ self.y**2)
-        return total * np.log(max(float(self.s @ r**2), floor, 1e-300) / total)
+        return float(np.log(max(float(self.s @ r**2), floor, 1e-300) / total))
 
     def exact(self, point):
         """Whether the loss is nothing against its start and against the norm, with at most n/3 columns."""

@@ -155,8 +155,8 @@ class Refitter:
             losses=best.u[keep],
         )
 
-    def deviance(self, members: Sequence[Any]) -> float:
-        """Return -2 log likelihood of the unpenalised fit on some members, where there is such a thing."""
+    def log_error(self, members: Sequence[Any]) -> float:
+        """Return the log of the mean squared error of the unpenalised fit on members, where there is such a thing."""
         raise NotImplementedError
 
     def exact(self, point: Point) -> bool:

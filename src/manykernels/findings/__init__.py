@@ -1,0 +1,41 @@
+"""What a fit says, and how sure it is.
+
+Every finding is a function of a fitted model, or of a model to fit, and returns a frozen record of arrays; models are
+asked what they can do, not what they are.
+
+``anova.py`` splits a predictor into components, ``attribution.py`` shares these out among columns. ``reading.py`` finds
+the variables of a predictor and the functions of each (``functions.py``), ``expansion.py`` has the decomposition of
+sums of products of such functions in closed form, ``sampling.py`` by samples for all other predictors, ``units.py``
+lays grids over columns in their own units.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .anova import Components, Effect, components
+    from .attribution import Shapley, Shares, shapley, shares
+
+__all__ = ["Components", "Effect", "Shapley", "Shares", "components", "shapley", "shares"]
+
+#: Where the names live; they are imported when first asked for. A file is called otherwise than its function, which it
+#: would hide.
+_ROOM = {
+    "anova": "Components Effect components",
+    "attribution": "Shapley Shares shapley shares",
+}
+_HOMES = {name: home for home, names in _ROOM.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,181 @@
+"""What the components say of single columns: Shapley values per row, and Sobol shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..tables import Origin
+from .anova import as_table, components
+from .reading import all_columns, read, rows_of
+from .sampling import Sampled, totals
+
+
+@dataclass(frozen=True, eq=False)
+class Shapley:
+    """Shapley values of rows: what each column adds to a prediction, see :func:`shapley`.
+
+    ``np.asarray`` gives the values.
+
+    Attributes
+    ----------
+    values : array of shape (n, d), or (n, d, c) for several outputs
+        One column per variable, which is a column of the table unless kernels join several.
+    names : list of str
+    columns : list of tuples of int
+        The table's columns of each variable.
+    constant : float, or (c,) array
+        The mean of the prediction under the product of the margins: what the values are added to.
+    exact : bool
+        Whether they are no estimates.
+    """
+
+    values: np.ndarray
+    names: list[str]
+    columns: list[tuple[int, ...]]
+    constant: Any
+    exact: bool
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype) if copy or copy is None else np.asarray(self.values, dtype)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def table(self) -> Any:
+        """Return the mean absolute value of every variable, summed over the outputs, as a DataFrame, largest first."""
+        sizes = np.abs(self.values).mean(axis=0).reshape(len(self.names), -1).sum(axis=1)
+        records = [
+            {"columns": self.columns[k], "name": self.names[k], "mean_absolute": float(sizes[k])}
+            for k in np.argsort(-sizes, kind="stable").tolist()
+        ]
+        return as_table(records, ["columns", "name", "mean_absolute"])
+
+
+def shapley(model: Any, rows: Any, background: Any) -> Shapley:
+    """Return Shapley values: a component of the prediction is shared equally among its columns.
+
+    They are those of the game in which a set of columns is worth the mean prediction with these columns known and all
+    others drawn from their margins, each on its own; added up over the columns they are the prediction minus the mean
+    under the margins. Exact, and over interactions of all orders, wherever :func:`components` is: of a product over
+    columns they are a polynomial's integral. Estimates for predictors on random features, from random orders of the
+    columns.
+
+    Parameters
+    ----------
+    model : fitted MKLRegressor or MKLClassifier
+    rows : rows to explain
+    background : rows whose margins columns are drawn from
+
+    Returns
+    -------
+    Shapley
+        Of the scores, as in :func:`components`.
+
+    Notes
+    -----
+    Cost: O(n N d²) for kernels over d columns and N support rows; no set of columns is listed.
+
+    References
+    ----------
+    Owen (2014), *Sobol' indices and Shapley value*; Štrumbelj, Kononenko (2014), *Explaining prediction models and
+    individual predictions with feature contributions*.
+    """
+    expansion = read(model, background)
+    found, constant = expansion.shapley(rows_of(model, rows, "rows"))
+    place, players = _players(expansion.variables, all_columns(model, expansion.background.shape[1]))
+    values = np.zeros((len(found), len(players), found.shape[2]))
+    values[:, place] = found
+    single = values.shape[2] == 1
+    return Shapley(
+        values=values[:, :, 0] if single else values,
+        names=[player.name for player in players],
+        columns=[player.inside for player in players],
+        constant=float(constant[0]) if single else constant,
+        exact=not isinstance(expansion, Sampled),
+    )
+
+
+def _players(variables: Any, everything: list[Origin]) -> tuple[list[int], list[Origin]]:
+    """Return the places of variables among all columns of the table, and these; joined columns are one."""
+    known = {j for v in variables for j in v.inside}
+    players = [Origin(v.name, v.inside, v.outside) for v in variables]
+    players += [o for o in everything if not known & {*o.inside}]
+    order = sorted(range(len(players)), key=lambda k: players[k].inside)
+    place = {k: at for at, k in enumerate(order)}
+    return [place[k] for k in range(len(variables))], [players[k] for k in order]
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Sobol shares of the columns, see :func:`shares`.
+
+    Attributes
+    ----------
+    names : list of str
+    columns : list of tuples of int
+    first, total : (d,) arrays
+    first_error, total_error : (d,) arrays
+        Standard errors of sampling; 0 where a share is in closed form.
+    """
+
+    names: list[str]
+    columns: list[tuple[int, ...]]
+    first: np.ndarray
+    total: np.ndarray
+    first_error: np.ndarray
+    total_error: np.ndarray
+
+    def table(self) -> Any:
+        """Return the shares as a DataFrame, largest total first; without pandas, as a list of records."""
+        fields = ["first", "total", "first_error", "total_error"]
+        records = [
+            {"columns": self.columns[k], "name": self.names[k]}
+            | {field: float(getattr(self, field)[k]) for field in fields}
+            for k in np.argsort(-self.total, kind="stable").tolist()
+        ]
+        return as_table(records, ["columns", "name", *fields])
+
+
+def shares(model: Any, background: Any) -> Shares:
+    """Return every column's shares of the variance of the prediction under the product of the margins (Sobol).
+
+    The first-order share is that of its main effect alone, the total that of all components it is in: what would be
+    lost if its value were not known. Several outputs are added up.
+
+    Parameters
+    ----------
+    model : fitted MKLRegressor or MKLClassifier
+    background : rows whose margins count
+
+    Returns
+    -------
+    Shares
+        In closed form where all components are listed; else totals are estimates, from 2,048 points.
+
+    References
+    ----------
+    Sobol (1993), *Sensitivity estimates for nonlinear mathematical models*; Jansen (1999), *Analysis of variance
+    designs for model output*.
+    """
+    found = components(model, background)
+    expansion, pooled = found._expansion, found._pooled
+    all_variance = pooled.sum() or 1.0
+    place, players = _players(expansion.variables, all_columns(model, expansion.background.shape[1]))
+    first, total, first_error, total_error = np.zeros((4, len(players)))
+    errors = found._errors.reshape(len(found.components), -1).sum(axis=1)
+    for k, S in enumerate(found._subsets):
+        for g in S:
+            total[place[g]] += pooled[k]
+        if len(S) == 1:
+            first[place[S[0]]], first_error[place[S[0]]] = pooled[k], errors[k]
+    if len(found._subsets) < len(found.components):
+        estimates = totals(expansion.variables, expansion.background, expansion.scores)
+        total[place], total_error[place] = (part.sum(axis=1) for part in estimates)
+    return Shares(
+        [p.name for p in players],
+        [p.inside for p in players],
+        *(part / all_variance for part in (first, total, first_error, total_error)),
+    )
