@@ -10,12 +10,16 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.displays import (
     BandwidthsDisplay,
     CalibrationDisplay,
+    ComponentsDisplay,
     ConvergenceDisplay,
+    InteractionsDisplay,
     WeightsDisplay,
 )
 from manykernels.displays.calibration import wilson
 from manykernels.displays.look import INK, shortened, svg
-from manykernels.solvers import LpNorm, SimpleMKL
+from manykernels.families import Products
+from manykernels.findings import components
+from manykernels.solvers import Greedy, LpNorm, SimpleMKL
 
 
 @pytest.fixture(autouse=True)
@@ -215,3 +219,69 @@ def test_svg_takes_the_colour_of_the_page_and_is_the_same_each_time(listed):
 def test_long_labels_lose_their_middle():
     assert shortened("abc") == "abc"
     assert shortened("a" * 50 + "z", 11) == "aaaaa…aaaaz"
+
+
+# -- components and interactions -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """A table with a category, and a model whose columns work together."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame({"dose": rng.uniform(0, 4, 70), "arm": rng.choice(["a", "b", "c"], 70)})
+    y = np.sin(table["dose"]) * (table["arm"] == "a") + 0.05 * rng.standard_normal(70)
+    return MKLRegressor(C=10.0).fit(table, y), table
+
+
+def test_panels_are_the_largest_components_in_the_columns_units(mixed):
+    model, table = mixed
+    parts = components(model, table)
+    display = ComponentsDisplay.from_components(parts, top=3).plot()
+    assert display.shares == sorted(display.shares, reverse=True)
+    by_name = {e.name: (e, axis) for e, axis in zip(display.effects, display.axes_, strict=True)}
+    effect, axis = by_name["dose"]
+    line = axis.lines[-1]
+    assert np.array_equal(line.get_xdata(), effect.grid[0]) and effect.grid[0].max() <= table["dose"].max()
+    assert np.array_equal(line.get_ydata(), parts.effect("dose").values)
+    levels = [t.get_text() for t in by_name["arm"][1].get_xticklabels()]
+    assert levels == ["a", "b", "c"]
+
+
+def test_components_need_as_many_axes_as_panels(mixed):
+    model, table = mixed
+    display = ComponentsDisplay.from_estimator(model, table, top=2)
+    with pytest.raises(ValueError, match="ax holds 3 axes, and there are 2 components"):
+        display.plot(plt.subplots(1, 3)[1])
+    assert len(display.plot(plt.subplots(1, 2)[1]).axes_) == 2
+
+
+def test_pairs_add_up_the_interactions_of_both_columns(mixed):
+    model, table = mixed
+    parts = components(model, table)
+    display = InteractionsDisplay.from_components(parts)
+    share = dict(zip(parts.components, parts.shares, strict=True))
+    assert list(display.columns) == ["dose", "arm"]
+    assert display.main == pytest.approx([share[(0,)], share[(1,)]])
+    assert display.pairs[0, 1] == display.pairs[1, 0] == pytest.approx(share[(0, 1)])
+
+
+def test_an_interaction_of_three_columns_is_spread_over_its_pairs():
+    X = np.random.default_rng(6).standard_normal((80, 3))
+    model = MKLRegressor(Products(degree=3), solver=Greedy(max_kernels=1), C=1e4).fit(X, X.prod(axis=1))
+    display = InteractionsDisplay.from_estimator(model, X)
+    upper = display.pairs[np.triu_indices(3, 1)]
+    share = dict(zip((p := components(model, X)).components, p.shares, strict=True))
+    pairs = [share.get(S, 0) + share[(0, 1, 2)] / 3 for S in ((0, 1), (0, 2), (1, 2))]
+    assert upper == pytest.approx(pairs)
+
+
+@pytest.mark.parametrize("kind", ["matrix", "network"])
+def test_frequencies_of_selection_are_those_of_the_pairs(kind, mixed):
+    model, table = mixed
+    found = {"member": [(0, 1), (0,), (0, 0, 1)], "frequency": [0.4, 1.0, 0.7]}
+    display = InteractionsDisplay.from_estimator(model, table, stability=found)
+    assert display.frequency[0, 1] == 0.7 and np.isnan(display.frequency[0, 0])
+    assert display.plot(kind=kind).ax_ is not None
+    with pytest.raises(ValueError, match="kind is 'tree'; it must be 'matrix' or 'network'"):
+        display.plot(kind="tree")

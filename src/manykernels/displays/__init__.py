@@ -2,6 +2,8 @@
 
 ========================  ================================================================
 `WeightsDisplay`          the share of each kernel, or of each view
+`ComponentsDisplay`       main effects as curves and interactions as maps, in the columns' units
+`InteractionsDisplay`     which columns work together, as a matrix or a network
 `BandwidthsDisplay`       the learned bandwidth of each column
 `ConvergenceDisplay`      gap, objective or left-out error along the fit
 `CalibrationDisplay`      how often what is said with a probability comes true
@@ -14,7 +16,16 @@ from __future__ import annotations
 
 from .bandwidths import BandwidthsDisplay
 from .calibration import CalibrationDisplay
+from .components import ComponentsDisplay
 from .convergence import ConvergenceDisplay
+from .interactions import InteractionsDisplay
 from .weights import WeightsDisplay
 
-__all__ = ["BandwidthsDisplay", "CalibrationDisplay", "ConvergenceDisplay", "WeightsDisplay"]
+__all__ = [
+    "BandwidthsDisplay",
+    "CalibrationDisplay",
+    "ComponentsDisplay",
+    "ConvergenceDisplay",
+    "InteractionsDisplay",
+    "WeightsDisplay",
+]
