@@ -139,9 +139,22 @@ class Comparison:
         self.errors, self.seconds = self.table("error"), self.table("seconds")
 
     @classmethod
-    def run(cls, work, tasks, args, journal: Journal, unit=100.0) -> Comparison:
-        """Return the comparison of the records of ``work(*task)``, its tables printed; `args` are the options."""
-        found = cls(whole(run_tasks(work, tasks, args, journal)))
+    def run(cls, work, tasks, args, journal: Journal, unit=100.0, keeps=None) -> Comparison:
+        """Return the comparison of the records of ``work(*task)``, its tables printed; `args` are the options.
+
+        A task begins with its name, the repetition, a split, the method and the values of C. Where ``keeps(split,
+        method)``, repetitions after the first have the C that the first one chose (as Rätsch et al. do).
+        """
+        records = []
+        if keeps is not None:
+            first, tasks = [t for t in tasks if t[1] == 0], [t for t in tasks if t[1] > 0]
+            records = run_tasks(work, first, args, journal)
+            chosen = {(r["task"], r["method"]): (r["C"],) for r in records}
+            tasks = [
+                (name, seed, s, method, chosen[name, method] if keeps(s, method) else grid, *more)
+                for name, seed, s, method, grid, *more in tasks
+            ]
+        found = cls(whole(records + run_tasks(work, tasks, args, journal)))
         found.print(unit=unit)
         if found.table("alignment"):
             say("alignment on the test rows")

@@ -153,9 +153,9 @@ def rows(compared: Comparison, curve) -> list[dict]:
                 "Fig. 3.3",
                 "A list does only with a pitch below 0.1 (footnote)",
                 verdict=grade(not enough, partly=len(enough) < len(fine)),
-                because=f"with 0.1 {', '.join(enough)} are within a point of searching" if enough else "",
                 paper="a pitch below 0.1 is necessary",
-                ours=f"pitch 0.1, 201 frequencies: {said(fine)}; searching {worst:.1f} % or less",
+                ours=f"pitch 0.1, 201 frequencies: {said(fine)}; searching {worst:.1f} % or less, within a point of it "
+                f"{', '.join(enough) or 'none'}",
                 **about,
             )
         )

@@ -248,10 +248,9 @@ def about_pegasos(records, others, about):
         verdict=grade(all(sooner + early + nearer), partly=any(sooner + early + nearer)),
         paper="much faster, in error and in objective; C from cross-validation",
         ours=f"seconds to {levels} times the optimum and to half a point from its error, p = {SHOWN:g}; "
-        + "; ".join(texts),
-        because=f"it hangs on C, and on what is looked at: the objective falls sooner at {sum(sooner)} of "
-        f"{len(sooner)} pairs of C and level, the error at {sum(early)} of {len(early)} C; nearer the optimum in the "
-        f"end at {sum(nearer)} C",
+        + "; ".join(texts)
+        + f"; the objective falls sooner at {sum(sooner)} of {len(sooner)} pairs of C and level, the error at "
+        f"{sum(early)} of {len(early)} C; nearer the optimum in the end at {sum(nearer)} C",
         **about,
     )
 
@@ -348,8 +347,8 @@ def about_online(records, about):
             "The online stage is 10 to 1,000 times as fast as both",
             verdict=grade(max(part) <= 0.1, partly=min(part) <= 0.1),
             paper="0.1 to 10 % of the time",
-            ours=f"{span(part, '.0%')} of the time",
-            because=f"the second stage ends after 120 passes here, so that the first has {span(share, '.0%')} of all",
+            ours=f"{span(part, '.0%')} of the time, and {span(share, '.0%')} of the passes; the second stage ends "
+            "after 120",
             **about,
         ),
     ]

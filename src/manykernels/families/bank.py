@@ -47,6 +47,8 @@ class BankSizes:
 
 
 BANK_SIZES = BankSizes()
+#: For a bank that is asked once: storing Gram matrices takes three times as long as using them.
+ONE_PASS = BankSizes(cache_bytes=0)
 
 #: From a member's number to its values on some pairs of rows.
 MemberValues = Callable[[int], np.ndarray]

@@ -19,7 +19,7 @@ from .._util.checks import Rule, check_parameters
 from ..features import FeatureMap
 from ..kernels import Kernel
 from ..kernels.statistics import Rows
-from .bank import BANK_SIZES, Bank, BankSizes
+from .bank import BANK_SIZES, ONE_PASS, Bank, BankSizes
 from .direction import Direction
 from .values import Values
 
@@ -120,15 +120,6 @@ class HasRandomFeatures(Protocol):
         ...
 
 
-@runtime_checkable
-class Graded(Protocol):
-    """The members are products of base kernels, and a member's multiples can be added up without a list of them."""
-
-    def multiples(self, X: Rows, base: np.ndarray, factors: Sequence[float]) -> list[np.ndarray]:
-        """Return matrices M_1, ..., M_D: the multiples of a member t add up to κ_t, scaled, times M_|t|."""
-        ...
-
-
 #: What a capability is called in a sentence to the user.
 CAPABILITIES: dict[type, str] = {
     Enumerable: "whose kernels can be listed",
@@ -136,7 +127,6 @@ CAPABILITIES: dict[type, str] = {
     Maximisable: "that can find its best kernel",
     HasFeatures: "with explicit features",
     HasRandomFeatures: "with random features",
-    Graded: "of products of base kernels",
 }
 
 
@@ -225,7 +215,7 @@ class Family(BaseEstimator):
 
     def forms(self, X: Rows, A: np.ndarray, members: Members) -> np.ndarray:
         """Return tr(Aᵀ K_i A) of some members."""
-        return self.bank(X, members).quad_forms(A)
+        return self.bank(X, members, ONE_PASS).quad_forms(A)
 
     def drawer(self, X: Rows, scale: Scaling | None) -> Drawer:
         """Return ``(A, size, rng) -> members, probability`` on fixed rows, for families that can draw.
@@ -269,6 +259,10 @@ class Family(BaseEstimator):
 
     def factor_scale(self, base: np.ndarray, members: Members) -> np.ndarray:
         """Return the product of the base kernels' scales for every member."""
+        raise NotImplementedError
+
+    def multiples(self, X: Rows, base: np.ndarray, factors: Sequence[float]) -> list[np.ndarray]:
+        """Return M_1, ..., M_D: the multiples of a member t add up to κ_t, scaled, times M_|t|; where it factorises."""
         raise NotImplementedError
 
     def penalty(self, members: Members, nu: float) -> np.ndarray:

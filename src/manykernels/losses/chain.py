@@ -20,8 +20,8 @@ class Chain(Structured):
     n_labels : int
         Number of labels c; labels are 0 ... c-1.
     transitions : bool
-        Whether neighbours have a score. Without, positions are independent, and the loss is the sum of their max-hinges
-        with a common maximum at zero.
+        Whether neighbours have a score. Without, positions are independent, and the loss is the sum of their
+        max-hinges.
 
     Attributes
     ----------

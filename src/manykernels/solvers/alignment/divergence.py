@@ -57,7 +57,7 @@ def least_divergence(
     criterion = Divergence(problem, [members[i] for i in alive.tolist()], rho_sq[alive], epsilon, centred)
     m = len(alive)
     even = np.full(m, 1 / m)
-    alone = 0.9 * np.eye(m)[:FIRST] + 0.1 * even
+    alone = 0.9 * np.eye(min(m, FIRST), m) + 0.1 * even
     order = np.argsort([criterion.at(start).value for start in alone], kind="stable")
     starts = [even, *alone[order[:BEST]]] if m > 1 else [even]
     enough = TOL * problem.n_rows

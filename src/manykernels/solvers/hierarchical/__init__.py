@@ -22,7 +22,7 @@ from sklearn.base import clone
 from ..._util.checks import number, whole
 from ..._util.threads import one_blas_thread
 from ...certificates import mean_loss
-from ...families.base import Graded
+from ...families.base import Enumerable
 from ..base import ROUGH, Solver, result_of
 from ..log import Log
 from ..loop import ROUNDING, Descent, relative_gap, warn_early, warn_interrupted
@@ -88,7 +88,7 @@ class Hierarchical(Solver):
     (2013), *Multiple Kernel Learning with Many Kernels*, (2.13)-(2.15), has the same problem in kernel weights.
     """
 
-    requires = (Graded,)
+    requires = (Enumerable,)
     prefers_base_scale = True
     needs_grams = True
     rules: ClassVar = {
@@ -104,6 +104,15 @@ class Hierarchical(Solver):
         self.tol = tol
         self.max_iter = max_iter
         self.max_kernels = max_kernels
+
+    def check_compatible(self, family, loss):
+        """Refuse families whose members are no products."""
+        super().check_compatible(family, loss)
+        if not family.factorises:
+            raise ValueError(
+                f"Hierarchical needs a family of products of base kernels, and {family.shortfall(Enumerable)}; pass "
+                "another solver or other kernels."
+            )
 
     def rough(self):
         """Return a copy that stops at a relative gap of 1 %."""
@@ -121,6 +130,7 @@ class Hierarchical(Solver):
     def solve(self, problem, init=None, on_iteration=None):
         """Solve one hull after another, until the gap is at most `tol`."""
         self.check_params()
+        self.check_compatible(problem.family, problem.loss)
         if problem.scale.how is not None and problem.scale.base is None:
             raise ValueError(
                 "Hierarchical needs normalize='base' or None: with other scales products behind the frontier do not "
