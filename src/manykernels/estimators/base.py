@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
 )
 
 from .._util.checks import number, refuse_missing
+from .._util.html import facts
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
 from ..combination import Combination, TargetCombination
@@ -326,6 +327,23 @@ class KernelEstimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "combination_")
 
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram, and of a fitted model what was learned."""
+        diagram = super()._repr_html_inner()  # type: ignore[misc]
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        return f"<div>{diagram}{facts(self._facts())}{self.combination_._repr_html_()}</div>"
+
+    def _repr_mimebundle_(self, **options) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+    def _facts(self) -> dict[str, str]:
+        """Return what is worth knowing of a fitted model at a glance, by label."""
+        return {}
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = not self._pairwise
@@ -625,6 +643,16 @@ class MKL(KernelEstimator):
         return tags
 
     # -- words ---------------------------------------------------------------------------------------------
+
+    def _facts(self) -> dict[str, str]:
+        known = {"solver": brief(self.solver_, 80), "loss": self.loss_.name, "C": f"{self.C_:.4g}"}
+        if hasattr(self, "loo_score_"):
+            score = "R²" if self._regresses else "accuracy"
+            known["rows left out"] = f"{score} {self.loo_score_:.4f}"
+        if self.gap_kind_ != "none" and np.isfinite(self.gap_):
+            relative = max(self.gap_, 0.0) / max(abs(self.objective_), 1e-300)
+            known["certificate"] = f"gap {relative:.1e} of the objective ({self.gap_kind_.replace('_', ' ')})"
+        return known
 
     def _say(self, text: str) -> None:
         if self.verbose:
