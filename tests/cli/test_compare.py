@@ -13,7 +13,7 @@ from sklearn.linear_model import RidgeCV  # noqa: E402
 from sklearn.model_selection import KFold  # noqa: E402
 
 from manykernels import cli  # noqa: E402
-from manykernels.cli import peers  # noqa: E402
+from manykernels.report import peers  # noqa: E402
 
 
 @pytest.fixture

@@ -77,6 +77,4 @@ def curve(x: Sequence[float], y: Sequence[float], title: str, *, width: int = 15
         f"<polyline points='{points}' fill='none' stroke='#0072b2' stroke-width='1.6'/></svg>"
     )
     caption = f"{escaped(title)}<br/><span style='opacity:.7'>{low:.3g} … {high:.3g}</span>"
-    return (
-        f"<div style='display:inline-block;margin:.2em 1em .2em 0;font-size:80%'>{picture}<br/>{caption}</div>"
-    )
+    return f"<div style='display:inline-block;margin:.2em 1em .2em 0;font-size:80%'>{picture}<br/>{caption}</div>"

@@ -18,8 +18,8 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from .. import MKLClassifier, MKLRegressor
 from ..registry import solver_class
+from ..report.peers import PEERS, installed, make_peer
 from .models import read_rows
-from .peers import PEERS, installed, make_peer
 from .screens import complain, count, note, plain, plain_table, say, stdout
 
 #: What is compared where nothing is named, before the peers that are installed.

@@ -770,6 +770,20 @@ class MKL(KernelEstimator):
             )
         return list(names)
 
+    def report(self, path, X, y, **options) -> None:
+        """Write what the model says, and how sure that is, as one HTML file.
+
+        Parameters
+        ----------
+        path : path that ends in .html
+            It appears when it is complete; it needs no network to be read.
+        X, y : the rows that the model was fitted on, and their targets
+        **options : see :func:`manykernels.report.write_report`
+        """
+        from ..report import write_report
+
+        write_report(self, path, X, y, **options)
+
     def predict_to(self, source, path, *, proba: bool = False) -> int:
         """Write predictions for the rows of a source to a file, batch by batch.
 
