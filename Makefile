@@ -43,7 +43,7 @@ test-lowest: $(STAMPS)/venv ## the quick tests with the lowest versions of all d
 
 campaign: $(STAMPS)/test ## the campaigns of docs/reliability.md, under an hour; others with PYTEST_ARGS="--campaign-seed 1000000"
 	@$(ONE_THREAD) NUMBA_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest tests/campaigns --tries 1 -q \
-		--timeout=7200 $(PYTEST_ARGS)
+		-n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 bench: $(STAMPS)/test ## run all benchmarks; options in BENCH_ARGS="..."
 	@$(ONE_THREAD) $(BIN)/python benchmarks/run_all.py $(BENCH_ARGS)

@@ -11,10 +11,62 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .estimators import AlignedKernel, MKLClassifier, MKLOutlier, MKLRegressor
+    from .families import Dirichlets, Finite, Gaussians, Laplacians, Precomputed, Products, Union
     from .persistence import load
+    from .solvers import (
+        SILP,
+        Alignment,
+        Blockwise,
+        Greedy,
+        GreedyAlignment,
+        HessianMKL,
+        Hierarchical,
+        LeaveOneOut,
+        LpNorm,
+        MirrorDescent,
+        Obscure,
+        PolynomialMKL,
+        SimpleMKL,
+        Single,
+        TriplyStochastic,
+        Ufo,
+        Uniform,
+    )
     from .tables import Views
 
-__all__ = ["AlignedKernel", "MKLClassifier", "MKLOutlier", "MKLRegressor", "Views", "load", "__version__"]
+__all__ = [
+    "SILP",
+    "AlignedKernel",
+    "Alignment",
+    "Blockwise",
+    "Dirichlets",
+    "Finite",
+    "Gaussians",
+    "Greedy",
+    "GreedyAlignment",
+    "HessianMKL",
+    "Hierarchical",
+    "Laplacians",
+    "LeaveOneOut",
+    "LpNorm",
+    "MKLClassifier",
+    "MKLOutlier",
+    "MKLRegressor",
+    "MirrorDescent",
+    "Obscure",
+    "PolynomialMKL",
+    "Precomputed",
+    "Products",
+    "SimpleMKL",
+    "Single",
+    "TriplyStochastic",
+    "Ufo",
+    "Uniform",
+    "Union",
+    "Views",
+    "__version__",
+    "load",
+]
 
 #: Where the public names live; they are imported when first asked for: a command that needs none waits for none.
 _HOMES = {
@@ -24,8 +76,23 @@ _HOMES = {
     "MKLRegressor": "estimators",
     "Views": "tables",
     "load": "persistence",
+    **dict.fromkeys(
+        ("Dirichlets", "Finite", "Gaussians", "Laplacians", "Precomputed", "Products", "Union"), "families"
+    ),
 }
-_ROOMS = ("certificates", "displays", "families", "findings", "kernels", "losses", "solvers", "streaming")
+#: All other public names are solvers.
+_HOMES |= {name: "solvers" for name in __all__ if name not in _HOMES and name != "__version__"}
+_ROOMS = (
+    "certificates",
+    "displays",
+    "families",
+    "findings",
+    "kernels",
+    "losses",
+    "report",
+    "solvers",
+    "streaming",
+)
 #: Found as attributes as well, though a tab does not show them.
 _INNER = ("combination", "estimators", "features", "machines", "persistence", "predictors", "problem")
 

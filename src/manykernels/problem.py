@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from ._util.checks import NO_NUMBERS
 from ._util.shapes import WHOLE, Stored, check_arrays, demand
 from ._util.text import brief
 from .families.base import Family, Members
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 LARGEST, SMALLEST = 1e60, 1e-60
 
 GapKind = Literal["exact", "estimate", "lower_bound", "features", "none"]
+#: Why a solver stopped; see :class:`Result`.
+StopReason = Literal[
+    "gap", "max_kernels", "criterion", "exact_fit", "callback", "max_iter", "no_progress", "interrupted"
+]
+#: Ends that were wanted, and leave a gap open that is no fault of the fit.
+CHOSEN: dict[str, str] = {
+    "max_kernels": "as many as were asked for",
+    "criterion": "the data support no more",
+    "exact_fit": "they reproduce the targets",
+    "callback": "the callback said so",
+}
 
 
 def refuse_overflow(y: np.ndarray | None, C: float, s: np.ndarray, *, part: bool = False) -> None:
@@ -151,7 +163,7 @@ def _given_scales(how, family: Family) -> np.ndarray:
         )
     try:
         rho = np.asarray(how, dtype=float)
-    except (TypeError, ValueError):
+    except NO_NUMBERS:
         rho = np.empty(())
     if rho.ndim != 1 or len(rho) != family.size() or not (np.isfinite(rho) & (rho > 0)).all():
         raise ValueError(f"normalize must hold one positive number for each of the {family.size()} kernels.")
@@ -304,6 +316,8 @@ class Result:
         Scores of the training rows, each by a model that has not seen it; NaN where there is none.
     interrupted : bool
         Whether Ctrl-C ended a fit that a checkpoint can take up again.
+    ending : str or None
+        Why the solver stopped, where `converged` and `interrupted` do not say it; see `stop_reason`.
     """
 
     predictor: Predictor
@@ -320,6 +334,43 @@ class Result:
     calibration: np.ndarray | None = None
     left_out: np.ndarray | None = None
     interrupted: bool = False
+    ending: StopReason | None = None
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Why the solver stopped.
+
+        ``"gap"``: what it minimises is within its tolerance; ``"max_kernels"``, ``"criterion"``, ``"exact_fit"``,
+        ``"callback"``: by choice, as many kernels as were asked for, as the data support, as reproduce the targets, or
+        as the callback wanted; ``"max_iter"``: all its steps are taken; ``"no_progress"``: no step helps;
+        ``"interrupted"``: Ctrl-C.
+        """
+        if self.ending is not None:
+            return self.ending
+        return "gap" if self.converged else "interrupted" if self.interrupted else "max_iter"
+
+    def ended(self) -> str:
+        """Return how the fit ended, in words, with the gap."""
+        weights = np.atleast_2d(self.combination.weights)
+        kernels = int(np.count_nonzero(weights.any(axis=0)))
+        size = self.combination.family.size()
+        gap = f"{max(self.gap, 0.0) / max(abs(self.objective), np.finfo(float).tiny):.1e} of the objective"
+        known = self.gap_kind != "none" and np.isfinite(self.gap)
+        match self.stop_reason:
+            case "gap":
+                return f"converged, with a gap of {gap}" if known else "converged"
+            case "max_kernels" | "criterion" | "exact_fit" | "callback" as reason:
+                every = "all others" if np.isinf(size) else f"all {size:,}"
+                least = "at least " if self.gap_kind == "lower_bound" else ""
+                open_to = f"; the gap to {every} is {least}{gap}" if known else ""
+                plural = "kernel" if kernels == 1 else "kernels"
+                return f"stopped by choice at {kernels:,} {plural} ({CHOSEN[reason]}){open_to}"
+            case "max_iter":
+                return "took all its steps" + (f", with a gap of {gap}" if known else "")
+            case "no_progress":
+                return "ended where no step helps" + (f", with a gap of {gap}" if known else "")
+            case "interrupted":
+                return "interrupted" + (f", with a gap of {gap}" if known else "")
 
     def check_stored(self) -> None:
         """Raise Damaged unless what came from a file has an output for each of the predictor's."""
@@ -339,6 +390,8 @@ class Result:
         demand(isinstance(self.n_iter, int) and 0 <= self.n_iter < 2**63, "n_iter is no number of iterations")
         demand(isinstance(self.converged, bool), "converged is neither true nor false")
         demand(self.gap_kind in get_args(GapKind), "the gap is of no known kind")
+        known = self.ending is None or self.ending in get_args(StopReason)
+        demand(known, "the fit ended for no known reason")
         demand(isinstance(self.trace, Trace), "the trace is missing")
         if self.C is not None:
             _demand_C(self.C)

@@ -231,6 +231,11 @@ def streams(solver: Any) -> bool:
     return issubclass(solver_kind(solver) or Solver, StreamingSolver)
 
 
+def sums_rows(solver: Any) -> bool:
+    """Whether a solver, by itself or by name, can do with sums over rows that lie elsewhere."""
+    return bool(getattr(solver_kind(solver), "sums_rows", False))
+
+
 def streaming_names() -> str:
     """Return the names of the solvers that take rows in batches, as the command line spells them."""
     known = sorted(name for name, cls in SOLVERS.items() if issubclass(cls, StreamingSolver))

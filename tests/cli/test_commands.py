@@ -356,8 +356,10 @@ def test_gaps_are_refused_by_name(tmp_path, values, sentence):
 def test_rows_without_a_target_are_left_out_with_a_note(tmp_path, missing):
     x = np.arange(24.0)
     data = write(tmp_path / "d.parquet", {"x": x, "y": [*(x[:-3] / 3), *[missing] * 3]})
-    told = run("fit", data, "-t", "y", "-o", tmp_path / "m.mk")
-    assert "Note: 3 rows have no y, and cannot be learned from." in told and "21 rows" in told
+    words = ["fit", data, "-t", "y", "-o", tmp_path / "m.mk", "-C", "1"]
+    result = typer_testing.CliRunner().invoke(cli.application(), [str(word) for word in words])
+    assert "Note: 3 rows have no y, and cannot be learned from." in " ".join(result.stderr.split())
+    assert "21 rows" in result.stdout
     data = write(tmp_path / "e.parquet", {"x": x, "y": pa.array([missing] * 24, pa.float64())})
     assert "Column 'y' is empty" in run("fit", data, "-t", "y", "-o", tmp_path / "n.mk", code=2)
 

@@ -81,5 +81,5 @@ def test_what_cannot_weigh_targets_says_so():
     X, Y = sources(40)
     with pytest.raises(ValueError, match=r"weights='per_target' needs a solver .* and Obscure is none"):
         MKLRegressor(LIST, solver=Obscure(), C=1.0, weights="per_target", loss="squared").fit(X, Y)
-    with pytest.raises(ValueError, match="weights is 'own'; it must be 'shared' or 'per_target'"):
+    with pytest.raises(ValueError, match="weights of MKLRegressor is 'own'; use 'shared' or 'per_target'"):
         MKLRegressor(LIST, C=1.0, weights="own").fit(X, Y)

@@ -120,6 +120,74 @@ def test_every_product_stands_once_in_the_table(r, degree, rows_at_most):
         assert_array_equal(table.degrees(chunk), [len(z) for z in members[places]])
 
 
+def screened(family, X, scale, **sizes):
+    """A searcher that takes single precision first, as a rule for large tables only."""
+    return MonomialSearcher(family, X, scale, SearchSizes(single=0, table_rows=4, places=60, **sizes))
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+def test_single_precision_finds_the_best_of_all(degree):
+    X, rng = rows(9), np.random.default_rng(2)
+    X[:, 3] *= 1e6
+    X[:, 5] = 0.0
+    family = Products(degree=degree).resolve(9)
+    scale = Scale.fit(family, X, "trace", rng.random(N) + 0.1)
+    d = direction("gradient")
+    members, values = by_list(family, X, d, scale)
+    order = np.argsort(-values)[: 4 * degree]
+    searcher = screened(family, X, scale)
+    V, signs, _ = searcher.low_rank(d)
+    assert searcher._worth_screening(signs)
+    if degree > 2:  # of fewer members all are leaders
+        assert searcher._screened(d, V, 4, ()) is not None
+    best = searcher.best(d, size=len(order) - 1, exclude=[members[order[1]]])
+    assert best.exhaustive
+    assert best.members == [members[i] for i in np.delete(order, 1)]
+    assert_allclose(best.values, values[np.delete(order, 1)], rtol=1e-9)
+
+
+def test_what_single_precision_cannot_tell_apart_is_searched_in_full():
+    # Columns equal up to 1e-9 of their size: more leaders than are kept, and single precision cannot rank them.
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, 1)) + 1e-9 * rng.normal(size=(N, 60))
+    family = Products(degree=2).resolve(60)
+    scale = Scale.fit(family, X, "trace")
+    d = Direction.of_gradient(X[:, :1] ** 2 + rng.normal(size=(N, 1)))
+    searcher = screened(family, X, scale)
+    assert searcher._screened(d, d.V, 1, ()) is None
+    _, values = by_list(family, X, d, scale)
+    best = searcher.best(d, size=1)
+    assert best.exhaustive
+    assert_allclose(best.values[0], values.max(), rtol=1e-12)
+
+
+def test_a_screen_on_some_rows_finds_an_interaction_without_main_effects():
+    # 45,759 products; three columns that say nothing alone or in pairs, z = 12 on all rows, on a sixth of them 8.
+    rng = np.random.default_rng(4)
+    X = rng.choice([-1.0, 1.0], (600, 64)) * rng.uniform(0.5, 1.5, (600, 64))
+    y = X[:, [7, 20, 51]].prod(axis=1) + 1.5 * rng.normal(size=600)
+    family = Products(degree=3).resolve(64)
+    scale = Scale.fit(family, X, "trace")
+    size = family.size()
+    sizes = SearchSizes(exhaustive=0, screen=100.0 * size + 1e8, screen_rows=50, screened=200)
+    searcher = MonomialSearcher(family, X, scale, sizes)
+    assert searcher.partial
+    best = searcher.best(Direction.of_gradient(y[:, None]), size=2)
+    assert best.members[0] == (7, 20, 51) and not best.exhaustive
+    truth = family.best(X, Direction.of_gradient(y[:, None]), scale, size=1)
+    assert_allclose(best.values[0], truth.values[0], rtol=1e-12)
+
+
+def test_scales_from_pairs_are_those_of_products_of_two():
+    X, family = rows(7), Products(degree=2).resolve(7)
+    scale = Scale.fit(family, X, "trace")
+    pairs = MonomialSearcher(family, X, scale)._pair_scales()
+    base = scale.rho_sq([(2,), (4,)], 1.0)
+    # Sums of thirty squares in single precision.
+    assert_allclose(1 / pairs[3, 5], scale.rho_sq([(2, 4)], 1.0)[0] / base.prod(), rtol=1e-5)
+    assert_allclose(pairs[0, 1:], 1.0, rtol=1e-5)
+
+
 def test_scales_too_many_to_keep_are_computed_again():
     X, family = rows(6), Products(degree=3).resolve(6)
     scale = Scale.fit(family, X, "trace")
@@ -213,7 +281,7 @@ def test_a_heuristic_search_finds_what_stands_out(how):
     X, d = planted(60, (3, 17, 42))
     family = Products(degree=3).resolve(60)
     scale = Scale.fit(family, X, how)
-    searcher = MonomialSearcher(family, X, scale, SearchSizes(exhaustive=0))
+    searcher = MonomialSearcher(family, X, scale, SearchSizes(exhaustive=0, screen=0))
     best = searcher.best(d, size=3, rng=np.random.default_rng(0))
     assert best.members[0] == (3, 17, 42) and not best.exhaustive
     assert_allclose(best.values[0], family.forms(X, d.V, [(3, 17, 42)]) / scale.rho_sq([(3, 17, 42)], 1.0))
@@ -225,7 +293,9 @@ def test_a_heuristic_search_never_claims_more_than_there_is():
     X, family = rows(6), Products(degree=3).resolve(6)
     scale = Scale.fit(family, X, "trace")
     truth = family.best(X, direction("gradient"), scale)
-    found = MonomialSearcher(family, X, scale, SearchSizes(exhaustive=0)).best(direction("gradient"))
+    found = MonomialSearcher(family, X, scale, SearchSizes(exhaustive=0, screen=0)).best(
+        direction("gradient")
+    )
     assert truth.exhaustive and not found.exhaustive
     assert 0.8 * truth.values[0] <= found.values[0] <= truth.values[0] * (1 + 1e-12)
 

@@ -25,7 +25,7 @@ TOP = 20
 #: The kinds of columns, one and several.
 KINDS = {"number": "numbers", "category": "categories", "flag": "flags", "date": "dates"}
 #: What JSON says of a fit, by the names of attributes.
-FACTS = ("C", "objective", "gap", "gap_kind", "n_iter", "converged", "classes", "intercept")
+FACTS = ("C", "objective", "gap", "gap_kind", "n_iter", "converged", "stop_reason", "classes", "intercept")
 #: Most columns that are named.
 LISTED = 8
 #: Width of the longest bar.
@@ -207,6 +207,8 @@ def model_facts(model, metadata) -> dict[str, str]:
 
 def _fit_facts(model, metadata) -> dict[str, str]:
     facts = {"Objective": f"{model.objective_:.6g}", "Gap": describe_gap(model)}
+    end = model.result_.ended()
+    facts["End"] = end[0].upper() + end[1:]
     facts["Fit"] = count(model.n_iter_, "iteration")
     known = fit_of(metadata)
     if known is not None:
@@ -235,7 +237,7 @@ def describe_gap(model) -> str:
         return "none: this solver gives no certificate"
     relative = max(model.gap_, 0.0) / max(abs(model.objective_), 1e-300)
     size, kind = f"{relative:.1e}" if relative else "0", _describe_kind(model.gap_kind_)
-    return f"{size} of the objective ({kind})" + ("" if model.converged_ else ", not converged")
+    return f"{size} of the objective ({kind})"
 
 
 def _describe_kind(kind: GapKind) -> str:

@@ -74,4 +74,6 @@ def svg(figure: Figure) -> str:
     text = text[text.index("<svg") :]
     for black in (INK, "#000000", "black"):
         text = text.replace(f": {black}", ": currentColor")
-    return text.replace("<svg ", '<svg fill="currentColor" ', 1)  # letters are black by having no colour at all
+    return text.replace(
+        "<svg ", '<svg fill="currentColor" ', 1
+    )  # letters are black by having no colour at all

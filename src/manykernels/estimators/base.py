@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import wraps
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._util.checks import number, refuse_missing
+from .._util.checks import FLAG, Rule, check_parameters, choice, number, refuse_missing, whole
 from .._util.html import facts
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
@@ -33,7 +34,7 @@ from ..families import Family, Precomputed
 from ..kernels import Kernel
 from ..losses import LOSSES, Loss
 from ..predictors import some_rows, variances
-from ..problem import GapKind, Problem, Result, Scale, Trace, refuse_overflow
+from ..problem import GapKind, Problem, Result, Scale, StopReason, Trace, refuse_overflow
 from ..registry import (
     MEMORY,
     bound_family,
@@ -65,6 +66,8 @@ OBJECTS = {
     "kernels": "kernels=[RBF()]",
     "loss": "loss=losses.Quantile()",
 }
+#: What contributions may be split by.
+BY = choice("kernel", "view")
 #: What C may be.
 POSITIVE = number(open="left")
 #: What the largest value of a column may be: kernels square their sums.
@@ -145,9 +148,13 @@ def subjects(groups, X) -> np.ndarray | None:
 
 @contextmanager
 def within_floats(what: str) -> Iterator[None]:
-    """Say which argument holds a whole number that is too long for a float."""
+    """Say which argument holds a whole number that is too long for a float.
+
+    Around scikit-learn's checks, which sum all numbers up to see whether they are finite.
+    """
     try:
-        yield
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
     except OverflowError:
         raise ValueError(f"{what} holds a number beyond the range of floats; rescale it.") from None
 
@@ -164,11 +171,28 @@ def with_variances(result: Result, X, sample_weight: np.ndarray) -> Result:
 
 
 @contextmanager
+def refused_beyond_floats(words: str) -> Iterator[None]:
+    """Say in a sentence, of which `words` are the beginning, that numbers left the range of floats.
+
+    Extremes that are known to be too much are refused by name before any work. This is for what becomes of the others
+    on the way, a sum of powers of products, say: an infinity or a NaN must not be computed with in silence.
+    """
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            yield
+    except FloatingPointError as error:
+        raise ValueError(
+            f"{words} too extreme to compute with ({error}); rescale X, y and weights."
+        ) from error
+
+
+@contextmanager
 def all_or_nothing(estimator) -> Iterator[None]:
     """Put the estimator back as it was when something is raised: never half of a new fit on an old one."""
     before = dict(estimator.__dict__)
     try:
-        yield
+        with refused_beyond_floats("X, y, C or sample_weight holds values"):
+            yield
     except BaseException:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
@@ -218,16 +242,17 @@ class KernelEstimator(BaseEstimator):
 
         stack = open_stack(X)
         self.stack_ = replace(stack, values=stack.values[:0])
-        return validate_data(
-            self,
-            stack.values,
-            y,
-            dtype=[np.float64, np.float32],
-            allow_nd=True,
-            ensure_all_finite=False,  # checked together with symmetry, in one pass
-            multi_output=True,
-            **options,
-        )
+        with within_floats("X or y"):
+            return validate_data(
+                self,
+                stack.values,
+                y,
+                dtype=[np.float64, np.float32],
+                allow_nd=True,
+                ensure_all_finite=False,  # checked together with symmetry, in one pass
+                multi_output=True,
+                **options,
+            )
 
     def _row_types(self, X) -> Any:
         """Return what the rows of a fit may be made of."""
@@ -265,7 +290,8 @@ class KernelEstimator(BaseEstimator):
         from ..tables.stacks import open_stack
 
         stack = open_stack(X, getattr(self, "stack_", None))
-        X = validate_data(self, stack.values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
+        with within_floats("X"):
+            X = validate_data(self, stack.values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
         if X.ndim != 3 or X.shape[2] != family.size():
             raise ValueError(
                 f"X has the shape {X.shape}, and the model was fitted on {family.size()} kernels of "
@@ -388,6 +414,8 @@ class MKL(KernelEstimator):
 
     #: Whether targets are numbers.
     _regresses: ClassVar[bool]
+    #: What parameters may be that no other room checks.
+    rules: ClassVar[dict[str, Rule]] = {"warm_start": FLAG, "verbose": FLAG | whole(0)}
 
     # -- hooks: what a subclass says of its targets --------------------------------------------------------
 
@@ -410,11 +438,13 @@ class MKL(KernelEstimator):
     # -- fit -----------------------------------------------------------------------------------------------
 
     def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None, groups=None) -> None:
+        self._check_arguments(on_iteration)
         with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():
             for name in ("state_", "_context", "columns_"):  # of a fit before
                 self.__dict__.pop(name, None)
             if checkpoint is not None or not _is_plain(X):
-                from .streamed import fit_source, source_of
+                from .streamed import source_of
+                from .summed import fit_source
 
                 if y is not None and not isinstance(y, str) and not self._pairwise:
                     X = self._views(X) or X
@@ -449,6 +479,14 @@ class MKL(KernelEstimator):
                 Y = encoded(self._check_targets(y), self._n_classes, self.loss_)
                 self._score_left_out(Y, check_weights(sample_weight, X))
 
+    def _check_arguments(self, on_iteration: OnIteration | None = None) -> None:
+        """Refuse switches that are none, and what cannot be called."""
+        check_parameters(self, self.rules)
+        if on_iteration is not None and not callable(on_iteration):
+            raise ValueError(
+                f"on_iteration is {brief(on_iteration)}; pass a function that takes a step, or leave it out."
+            )
+
     def _weighs_targets(self, problem: Problem) -> bool:
         """Whether every target gets kernel weights of its own."""
         return False
@@ -477,7 +515,7 @@ class MKL(KernelEstimator):
         self.solver_ = solver = make_solver(
             asked, family, self.random_state, len(y), memory=memory, automatic=automatic
         )
-        self.loss_ = solver.settle(family, self.loss, n_classes)
+        self.loss_ = solver.settle(family, known.loss or self.loss, n_classes)
         if not (self.loss_.regression if self._regresses else self.loss_.classifies):
             self._refuse_loss()
         refuse_overflow(y if self._regresses else None, C, s)
@@ -558,6 +596,12 @@ class MKL(KernelEstimator):
         return bound_family(self.kernels, X, sample_weight, solver, names, blocks)
 
     @property
+    def stop_reason_(self) -> StopReason:
+        """Why the solver stopped: see :attr:`manykernels.problem.Result.stop_reason`."""
+        check_is_fitted(self)
+        return self.result_.stop_reason
+
+    @property
     def _n_classes(self) -> int | None:
         """Number of classes, None for numbers."""
         return None if self._regresses else len(self.classes_)  # type: ignore[attr-defined]
@@ -585,6 +629,7 @@ class MKL(KernelEstimator):
     def _partial_fit(self, X, y, sample_weight, classes=None) -> None:
         from .streamed import take_batch
 
+        self._check_arguments()
         with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():
             take_batch(self, X, y, sample_weight, classes)
 
@@ -623,6 +668,7 @@ class MKL(KernelEstimator):
             left_out=None if result.left_out is None else result.left_out + self.target_mean_,
         )
         self._expose()
+        self._say(self.result_.ended())
 
     def _expose(self) -> None:
         """Set the public attributes from ``result_``."""
@@ -670,6 +716,8 @@ class MKL(KernelEstimator):
             )
 
     def _progress(self, on_iteration: OnIteration | None) -> OnIteration | None:
+        if on_iteration is not None:  # an overflow there is no error of the fit
+            on_iteration = np.errstate(all="warn")(on_iteration)
         if not self.verbose:
             return on_iteration
 
@@ -716,7 +764,8 @@ class MKL(KernelEstimator):
 
     def _scores(self, X) -> np.ndarray:
         rows = self._rows(X)
-        return self.result_.predictor.scores(rows)
+        with refused_beyond_floats("X holds values, beside those that the model has learned from,"):
+            return self.result_.predictor.scores(rows)
 
     def _training_data(self, X, y, sample_weight=None) -> tuple[Any, np.ndarray, np.ndarray]:
         """Return rows, encoded and centred targets and weights for a fitted model."""
@@ -740,10 +789,11 @@ class MKL(KernelEstimator):
             One column per member of ``combination_``, or per view. Summed over the columns, with ``intercept_`` added,
             they give the scores. A view that a row lacks has NaN: the prediction does not rest on it.
         """
-        if by not in ("kernel", "view"):
-            raise ValueError(f"by is {brief(by)}; it must be 'kernel' or 'view'.")
+        if not BY.accepts(by):
+            raise ValueError(f"by is {brief(by)}; it must be {BY.words}.")
         rows = self._rows(X)
-        parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
+        with refused_beyond_floats("X holds values, beside those that the model has learned from,"):
+            parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
         if by == "view":
             parts = self._by_view(parts, rows)
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
@@ -804,6 +854,25 @@ class MKL(KernelEstimator):
         from ..streaming import predict_to
 
         return predict_to(self, source, path, proba=proba)
+
+
+def lazily(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method of rows in memory take dask collections too: lazy predictions, or the score of all partitions."""
+
+    @wraps(method)
+    def call(self, X, *args, **kwargs):
+        if _is_plain(X):
+            return method(self, X, *args, **kwargs)
+        from ..streaming.partitions import is_lazy, predict_lazily, score_lazily
+
+        if not is_lazy(X):
+            return method(self, X, *args, **kwargs)
+        check_is_fitted(self)
+        if method.__name__ == "score":
+            return score_lazily(self, X, *args, **kwargs)
+        return predict_lazily(self, X, method.__name__)
+
+    return call
 
 
 def why_no_batches(model: MKL) -> str | None:

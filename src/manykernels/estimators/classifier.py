@@ -12,7 +12,7 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from .._util.checks import is_missing, refuse_missing
+from .._util.checks import FLAG, is_missing, refuse_missing
 from .._util.text import brief
 from ..losses import Loss, get_loss
 from ..registry import solver_kind
@@ -21,7 +21,7 @@ from ..solvers.calibration import UNTAUGHT
 from ..solvers.calibration import probabilities as calibrated
 from . import targets
 from .available import available_unless
-from .base import MKL, Kernels, Normalize, OnIteration, RandomState, why_no_batches
+from .base import MKL, Kernels, Normalize, OnIteration, RandomState, lazily, why_no_batches, within_floats
 
 
 def _why_no_probabilities(estimator) -> str | None:
@@ -108,6 +108,9 @@ class MKLClassifier(ClassifierMixin, MKL):
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.
     n_iter_, converged_, trace_ : int, bool, Trace
+    stop_reason_ : str
+        Why the solver stopped: ``"gap"``, by choice (``"max_kernels"``, ``"criterion"``, ``"exact_fit"``,
+        ``"callback"``), ``"max_iter"``, ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
     C_ : float
         The C of the objective: as given, or as the solver chose it (Blockwise).
     loo_score_, loo_decision_function_, loo_proba_ : float, arrays
@@ -128,6 +131,7 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     classes_: np.ndarray
     _regresses = False
+    rules = MKL.rules | {"calibrate": FLAG}
 
     def __init__(
         self,
@@ -223,7 +227,8 @@ class MKLClassifier(ClassifierMixin, MKL):
         return self
 
     def _set_targets(self, y, classes):
-        check_classification_targets(y)
+        with within_floats("y"):
+            check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         self.classes_ = targets.distinct_classes(y if classes is None else classes, "classification")
         return targets.class_codes(y, self.classes_)
@@ -256,8 +261,10 @@ class MKLClassifier(ClassifierMixin, MKL):
         for label, weight in self.class_weight.items():
             if is_missing(weight):
                 raise ValueError(f"class_weight has no weight for the label {label!r}; give it a number.")
-        return compute_sample_weight(dict(self.class_weight), self.classes_)
+        with within_floats("class_weight"):
+            return compute_sample_weight(dict(self.class_weight), self.classes_)
 
+    @lazily
     def decision_function(self, X) -> np.ndarray:
         """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
         F = self._scores(X)
@@ -280,12 +287,14 @@ class MKLClassifier(ClassifierMixin, MKL):
         if known.any():
             self.loo_score_ = float(np.average(right[known], weights=s[known]))
 
+    @lazily
     def predict(self, X) -> np.ndarray:
         """Return the predicted labels."""
         codes = _codes(self.decision_function(X))
         return self.classes_[codes]
 
     @available_unless(_why_no_probabilities)
+    @lazily
     def predict_proba(self, X) -> np.ndarray:
         """Return class probabilities, (n, n_classes): the most probable class is the predicted one.
 
@@ -306,3 +315,8 @@ class MKLClassifier(ClassifierMixin, MKL):
     def predict_log_proba(self, X) -> np.ndarray:
         """Return the logarithms of the class probabilities."""
         return np.log(self.predict_proba(X))
+
+    @lazily
+    def score(self, X, y, sample_weight=None) -> float:
+        """Return the share of rows whose label is predicted; of dask collections, y may be the name of a column."""
+        return super().score(X, y, sample_weight)

@@ -64,6 +64,9 @@ class MKLOutlier(OutlierMixin, MKL):
     objective_, gap_, gap_kind_ : float, float, str
         The objective less ½, times the mean weight of the rows, and its duality gap.
     n_iter_, converged_, trace_ : int, bool, Trace
+    stop_reason_ : str
+        Why the solver stopped: ``"gap"``, by choice (``"max_kernels"``, ``"criterion"``, ``"exact_fit"``,
+        ``"callback"``), ``"max_iter"``, ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
     solver_, loss_, normalize_ : what was used
     n_features_in_, feature_names_in_ : int, array
 

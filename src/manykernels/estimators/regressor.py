@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array
 
+from .._util.checks import choice
 from .._util.text import brief
 from ..losses import Loss
 from ..solvers import Solver
@@ -22,8 +23,10 @@ from .base import (
     OnIteration,
     RandomState,
     check_weights,
+    lazily,
     why_no_batches,
     why_not_left_out,
+    within_floats,
 )
 
 
@@ -88,6 +91,9 @@ class MKLRegressor(RegressorMixin, MKL):
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.
     n_iter_, converged_, trace_ : int, bool, Trace
+    stop_reason_ : str
+        Why the solver stopped: ``"gap"``, by choice (``"max_kernels"``, ``"criterion"``, ``"exact_fit"``,
+        ``"callback"``), ``"max_iter"``, ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
     C_ : float
         The C of the objective: as given, or as the solver chose it (Blockwise).
     loo_score_, loo_prediction_ : float, array
@@ -105,6 +111,7 @@ class MKLRegressor(RegressorMixin, MKL):
     """
 
     _regresses = _several_targets = True
+    rules = MKL.rules | {"weights": choice("shared", "per_target")}
 
     def __init__(
         self,
@@ -189,8 +196,6 @@ class MKLRegressor(RegressorMixin, MKL):
         return self
 
     def _weighs_targets(self, problem):
-        if self.weights not in ("shared", "per_target"):
-            raise ValueError(f"weights is {brief(self.weights)}; it must be 'shared' or 'per_target'.")
         if self.weights == "shared" or problem.n_outputs == 1:
             return False
         self.solver_.check_weighs_targets()
@@ -202,13 +207,20 @@ class MKLRegressor(RegressorMixin, MKL):
         return y
 
     def _check_targets(self, y):
-        return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        with within_floats("y"):
+            return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
 
+    @lazily
     def predict(self, X) -> np.ndarray:
         """Return the predicted targets, in the shape of y; with the Poisson loss these are expected counts."""
         scores = self._scores(X)
         predicted = self.loss_.prediction(scores)
         return predicted[:, 0] if self._flat else predicted
+
+    @lazily
+    def score(self, X, y, sample_weight=None) -> float:
+        """Return R², the mean over several targets; of dask collections, y may be the name of a column."""
+        return super().score(X, y, sample_weight)
 
     def score_by_view(self, X, y, sample_weight=None) -> np.ndarray:
         """Split R² by view: what each view's part of the prediction adds to it.

@@ -25,6 +25,7 @@ class Known:
     mean : array, that of all targets
     solver : Solver, in place of the estimator's own
     balance : array, the weight of each class that balances all rows
+    loss : name of the loss, in place of the estimator's own
     """
 
     classes: np.ndarray | None = None
@@ -32,6 +33,7 @@ class Known:
     mean: np.ndarray | None = None
     solver: Solver | None = None
     balance: np.ndarray | None = None
+    loss: str | None = None
 
 
 NOTHING_KNOWN = Known()

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
-from .._util.checks import Rule, check_parameters, number, whole
+from .._util.checks import NO_NUMBERS, Rule, check_parameters, number, whole
 from .._util.text import brief, warn
 from ..certificates import penalties
 from ..combination import Combination
@@ -64,6 +64,8 @@ class Solver(BaseEstimator):
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
     needs_grams : bool
         Whether it needs matrices of all pairs of rows even where kernels have explicit features.
+    sums_rows : bool
+        Whether it can do with sums over the rows, which may then lie in files or on a cluster: ``solve_rows``.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -76,6 +78,7 @@ class Solver(BaseEstimator):
     learns_bandwidths: ClassVar[bool] = False
     chooses_C: ClassVar[bool] = False
     needs_grams: ClassVar[bool] = False
+    sums_rows: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 
@@ -397,7 +400,8 @@ class BatchSolver(Solver):
         elif not (descent.closed or descent.stopped):
             advice = "raise max_iter or tol" if n_iter >= self.max_iter else STALLED
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
-        return result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+        result = result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+        return replace(result, ending=descent.ending)
 
     def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
         """Give every target weights of its own: one problem after the other, on the same kernels.
@@ -428,7 +432,7 @@ def check_init(init, alive: np.ndarray) -> np.ndarray | None:
         return None
     try:
         theta = np.asarray(init, dtype=float)
-    except (TypeError, ValueError):
+    except NO_NUMBERS:
         theta = np.empty(0)
     if theta.shape != alive.shape or not (np.isfinite(theta) & (theta >= 0)).all():
         raise ValueError(f"init must hold {len(alive)} non-negative weights, one per kernel.")

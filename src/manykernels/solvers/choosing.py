@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
+from .._util.interrupts import Interruptible, trials
 from ..combination import Combination
 from ..families.base import Enumerable, can
 from ..problem import Problem, Result
@@ -31,7 +32,6 @@ from .base import Solver, StreamingSolver, TwoStageSolver, machine_on
 from .calibration import are_classes, fit_calibration, log_loss
 from .folds import FEW_REFIT_ROWS, folds, left_out_at, some_rows, units
 from .log import Log, logger
-from .loop import Interruptible, trials
 
 #: Values of C that are tried in closed form, for a kernel of size 1; where the best is at an end, more follow.
 FINE = 10.0 ** np.arange(-3.0, 6.01, 0.25)
@@ -198,7 +198,9 @@ def _search(trial: Callable[[float], Trial], start: int) -> Iterator[Trial]:
                 break
         if min(found.values(), key=lambda t: t.error) is not found[start]:
             break
-    middle = min(found, key=lambda at: (found[at].error, at))
+    # Of errors that are level to rounding the same one every time.
+    best = _best([found[at] for at in sorted(found)])
+    middle = next((at for at, t in found.items() if t is best), start)
     for at in (middle - 1, middle + 1):
         found[at] = trial(10.0 ** (at / 2))
     yield from found.values()
@@ -230,11 +232,20 @@ def _of_solvers(problem: Problem, candidates: list[Solver], open_C: bool) -> Fou
 
 
 def _start(problem: Problem) -> int:
-    """Return where C is 1 over the size of the kernels, in half powers of ten; scaled ones have size 1."""
+    """Return where C is 1 over the size of the kernels times that of the weights, in half powers of ten.
+
+    Scaled kernels have size 1. A factor of all weights is one of C, and must not change what is chosen.
+    """
     family: Any = problem.family
     if problem.scale.how is not None or not can(family, Enumerable) or family.size() > LONGEST:
-        return 0
-    return _half_powers(family.mean_diag(problem.X, family.members(), problem.sample_weight).mean())
+        return _half_powers(_typical_weight(problem))
+    size = family.mean_diag(problem.X, family.members(), problem.sample_weight).mean()
+    return _half_powers(size * _typical_weight(problem))
+
+
+def _typical_weight(problem: Problem) -> float:
+    s = problem.sample_weight
+    return float(s[s > 0].mean()) if s.any() else 1.0
 
 
 def _half_powers(size: float) -> int:
@@ -307,7 +318,7 @@ def _in_closed_form(problem: Problem, combination: Combination) -> list[Trial]:
     root = np.sqrt(problem.sample_weight[used])
     X = problem.X[np.ix_(used, used)] if problem.family.pairwise else problem.X[used]
     K = combination.gram(X)
-    unit = 10.0 ** (_half_powers(float(np.mean(np.diag(K)))) / 2)
+    unit = 10.0 ** (_half_powers(float(np.mean(np.diag(K))) * _typical_weight(problem)) / 2)
     w, Q = eigh((K + 1.0) * np.multiply.outer(root, root))
     w, Q, T = np.maximum(w, 0.0), root[:, None] * Q, Q.T @ (root[:, None] * problem.Y[used])
 

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.text import brief
+from .partitions import Lazy, is_lazy
 from .sources import CHUNK_ROWS, Arrays, Batches, Source
 from .views import Whole
 
@@ -29,7 +30,7 @@ def open_source(
 
     Parameters
     ----------
-    data : path, list of paths, pyarrow Dataset, table, array, or iterable of batches
+    data : path, list of paths, pyarrow Dataset, table, array, dask collection, or iterable of batches
         A path names a Parquet, CSV, TSV, Feather or Arrow file, a folder of them, or those that match a pattern such
         as ``"rows/*.parquet"``; with `whole` also an Excel, NumPy (npz) or svmlight file. Batches are pairs (X, y),
         triples (X, y, sample_weight), or tables with named columns (dicts, DataFrames, Arrow record batches). An
@@ -60,6 +61,8 @@ def open_source(
         raise ValueError("columns and drop exclude each other; give one of them.")
     if isinstance(data, Source):
         return data if columns is None and drop is None else data.choosing(columns, drop)
+    if is_lazy(data):
+        return Lazy(data, columns, drop)
     dialect = Dialect(sep, decimal, encoding)
     if _is_path(data) and whole:
         return Whole(Tables(read_whole(data, dialect), columns, drop, data, chunk_rows))
@@ -81,7 +84,7 @@ def open_source(
 
 def is_source(X: Any, y: Any) -> bool:
     """Whether X, given to ``fit`` with y, is a source of rows rather than the rows themselves."""
-    if isinstance(X, Source) or _is_path(X) or _is_dataset(X):
+    if isinstance(X, Source) or _is_path(X) or _is_dataset(X) or is_lazy(X):
         return True
     if _is_table(X):
         return isinstance(y, str) or (isinstance(y, list) and all(isinstance(v, str) for v in y))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .arrow import TableWriter
+from .columns import predict_rows
 from .files import is_input
 from .opening import open_source
 from .sources import Source
@@ -51,13 +50,6 @@ def bind_for(model, source: Source, y=None) -> Source:
     if columns is None:
         return source.bind(y, features=names)
     return source.bind(y, features=columns.needed if columns.named else None, any_kind=True)
-
-
-def predict_rows(model, X: Any, method: str = "predict") -> np.ndarray:
-    """Return predictions for rows whose columns are in the model's order, with or without names."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return getattr(model, method)(X)
 
 
 def predict_to(model, source, path, *, proba: bool = False) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -290,10 +291,22 @@ def _bytes_of(values) -> Iterator[bytes]:
 # -- batches -------------------------------------------------------------------------------------------
 
 
+def _undisturbed(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yield what a user's iterable does; an overflow on its way to a batch is its own affair, and no error of a fit."""
+    stream = iter(batches)
+    with suppress(StopIteration):
+        while True:
+            with np.errstate(all="warn"):
+                batch = next(stream)
+            yield batch
+
+
 class Batches(Source):
     """Rows from an iterable of batches: (X, y), (X, y, sample_weight), dicts, DataFrames or Arrow batches."""
 
     columnar = False
+    #: What a batch is called in a message.
+    word = "batch"
 
     def __init__(self, batches, columns=None, drop=None):
         self.batches = batches
@@ -328,7 +341,7 @@ class Batches(Source):
 
     def _peek(self):
         """Return the first batch; an iterator gets it back."""
-        stream = iter(self.batches)
+        stream = _undisturbed(self.batches)
         try:
             first = next(stream)
         except StopIteration:
@@ -339,7 +352,7 @@ class Batches(Source):
 
     def head(self, size: int) -> list[Chunk]:
         """Return the first chunks, up to `size` rows or a little more; an iterator gets them back."""
-        stream, taken, first = iter(self.batches), [], 0
+        stream, taken, first = _undisturbed(self.batches), [], 0
         chunks: list[Chunk] = []
         while first < size:
             try:
@@ -364,7 +377,7 @@ class Batches(Source):
             )
         self._used = True
         first, width = 0, None
-        for number, batch in enumerate(self.batches):
+        for number, batch in enumerate(_undisturbed(self.batches)):
             chunk = self._chunk(batch, number, first)
             width = chunk.X.shape[1] if width is None else width
             if chunk.X.shape[1] != width:
@@ -376,7 +389,7 @@ class Batches(Source):
         self._count = first
 
     def _chunk(self, batch, number, first) -> Chunk:
-        where = f"batch {number}"
+        where = f"{self.word} {number}"
         y = s = None
         try:
             if isinstance(batch, tuple):
@@ -403,7 +416,9 @@ class Batches(Source):
     def _unnamed(self, X) -> np.ndarray:
         X = X.toarray() if sp.issparse(X) else np.asarray(X)
         if self.names is not None:
-            raise ValueError(f"it has no column names, and the first batch has {brief(list(self.names))}.")
+            raise ValueError(
+                f"it has no column names, and the first {self.word} has {brief(list(self.names))}."
+            )
         if X.ndim == 2 and X.dtype.kind in "biuf":
             return np.asarray(X, dtype=float_type([X.dtype]))
         if X.ndim == 2 and self.any_kind:
@@ -415,13 +430,13 @@ class Batches(Source):
         if names is None:
             return self._unnamed(X)
         if self.names is None:
-            raise ValueError("it has column names, and the first batch has none.")
+            raise ValueError(f"it has column names, and the first {self.word} has none.")
         roles = (*listed(self.y), *listed(self.sample_weight))
         known = {"", *self.names, *roles, *(self.drop or ()), *index_of(X)}
         new = [name for name in names if name not in known]
         # Where there is nothing to learn, further columns do not matter.
         if new and self.columns is None and roles:
-            raise ValueError(f"it has a column {brief(new[0])}, which the first batch does not have.")
+            raise ValueError(f"it has a column {brief(new[0])}, which the first {self.word} does not have.")
         if not self.any_kind:
             return matrix(columns_of(X, self.names), self.names)
         if type(X).__name__ == "RecordBatch":  # its columns are no series, and those of a table are

@@ -13,6 +13,7 @@ The class is :class:`Products`; the other files are what it does with members th
 ``search.py``            the best member along a direction: grown, drawn, improved factor by factor
 ``monomial_search.py``   the same for products of columns, all of them compared as long as that is affordable
 ``monomial_table.py``    all products of columns as a few matrix products; its compiled loops are ``_products.py``
+``screening.py``         the table in single precision, with a proof that the best is not lost; on some of the rows
 =======================  ====================================================================================
 
 Algorithm 3 of Afkanpour et al. (2013) draws one product: S = Σ_j K_j and M = A Aᵀ (line 2), the masses
@@ -36,7 +37,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from ..._util.arrays import row_blocks
-from ..._util.checks import check_parameters, choice, whole
+from ..._util.checks import NO_NUMBERS, check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, Linear, as_kernel
 from ...kernels.statistics import Rows
@@ -411,7 +412,7 @@ class Products(Searchable):
 def _positive_numbers(values, count: int) -> bool:
     try:
         v = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
+    except NO_NUMBERS:
         return False
     return v.shape == (count,) and bool((np.isfinite(v) & (v > 0)).all())
 

@@ -13,7 +13,7 @@ def row_products(Z, v, heads, low, high, out):
     Z is (columns, n) and heads is (segments, factors). O(n) per row and per head.
     """
     n = Z.shape[1]
-    head = np.empty(n)
+    head = np.empty(n, out.dtype)
     at = 0
     for s in range(len(low)):
         head[:] = v
@@ -57,3 +57,67 @@ def scale_or_drop(inverse, out):
     """Multiply by inverse scales; -inf where one is zero."""
     for i in range(len(out)):
         out[i] = out[i] * inverse[i] if inverse[i] != 0 else -np.inf
+
+
+@njit(cache=True, nogil=True)
+def select(block, first, rows, start, stop, inverse, origin, threshold, at, places, scores):
+    """Append the places and scores of products above a threshold, and return where these end.
+
+    The block and its segments are as in ``add_kept``; a score is an entry of the block times one of `inverse`, which
+    go by segment, row and column as places do, from `origin` on.
+    """
+    row, place = 0, 0
+    for s in range(len(rows)):
+        width = stop[s] - start[s]
+        for _ in range(rows[s]):
+            kept, scale = block[row, start[s] - first : stop[s] - first], inverse[place : place + width]
+            for j in range(width):
+                score = kept[j] * scale[j]
+                if score > threshold:
+                    places[at], scores[at] = origin + place + j, score
+                    at += 1
+            row += 1
+            place += width
+    return at
+
+
+@njit(cache=True, nogil=True)
+def select_by_pairs(
+    block, first, rows, start, stop, heads, low, pairs, origin, threshold, at, places, scores
+):
+    """Do the same with the product of `pairs` over all pairs of factors for a scale: O(1) per product."""
+    row, place = 0, 0
+    for s in range(len(rows)):
+        width, head = stop[s] - start[s], heads[s]
+        fixed = np.float32(1.0)
+        common = np.ones(width, np.float32)
+        for a in range(len(head)):
+            for b in range(a):
+                fixed *= pairs[head[a], head[b]]
+            common *= pairs[head[a], start[s] : stop[s]]
+        for i in range(low[s], low[s] + rows[s]):
+            whole = fixed
+            for a in range(len(head)):
+                whole *= pairs[head[a], i]
+            kept, own = block[row, start[s] - first : stop[s] - first], pairs[i, start[s] : stop[s]]
+            for j in range(width):
+                score = kept[j] * whole * common[j] * own[j]
+                if score > threshold:
+                    places[at], scores[at] = origin + place + j, score
+                    at += 1
+            row += 1
+            place += width
+    return at
+
+
+@njit(cache=True, nogil=True)
+def products_of_rows(Z, codes, out):
+    """Write the products of rows of Z, ``out[i] = Π_j Z[codes[i, j]]``; codes below zero stand for no factor."""
+    for i in range(len(codes)):
+        row = out[i]
+        row[:] = 1.0
+        for j in codes[i]:
+            if j >= 0:
+                factor = Z[j]
+                for t in range(len(row)):
+                    row[t] *= factor[t]

@@ -1,8 +1,12 @@
 """The search for the best monomial, exhaustive as long as that is affordable.
 
 For monomials <K_z, M> = Σ_k signs_k (φ_zᵀ v_k)². The sums φ_zᵀ v of all products are the table of
-:mod:`.monomial_table`, n r^D/D! multiply-adds per vector, nearly all of them in matrix products. Beyond what that may
-cost, the search is the heuristic one of :mod:`.search`.
+:mod:`.monomial_table`, n r^D/D! multiply-adds per vector, nearly all of them in matrix products. Large tables go
+through :mod:`.screening` first, in single precision, with a proof that the best is not lost; where there is none, in
+full.
+
+Beyond what that may cost, all products are compared on the rows that count most, and the leaders on all rows; beyond
+what that may cost, the search is the heuristic one of :mod:`.search`.
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ import numpy as np
 from ..._util.arrays import row_blocks
 from ..._util.threads import map_in_threads, n_threads, one_blas_thread
 from ...kernels.statistics import Rows
-from ..base import Direction, Members, Scaling, nothing
+from ..base import Best, Direction, Members, Scaling, nothing
 from ..search import power_norm, ranked
-from ._products import add_squares, scale_or_drop
+from ._products import add_squares, products_of_rows, scale_or_drop
 from .monomial_table import TABLE_ROWS, ProductTable, n_heads
-from .monomials import Prefix, n_multisets
+from .monomials import Prefix, n_multisets, padded
+from .screening import MOST_FACTORS, MOST_ROWS, Screen, rounding
 from .search import BEAM, SLACK, ProductSearcher
 
 if TYPE_CHECKING:
@@ -38,6 +43,14 @@ class SearchSizes:
     ----------
     exhaustive : float
         Multiply-adds that it may cost; a core does 10^10 to 5·10^10 in a second.
+    screen : float
+        Multiply-adds of a search on some of the rows, where all of them would cost more than `exhaustive`.
+    screen_rows : int
+        The fewest rows that are worth it.
+    screened : int
+        Leaders on those rows that are compared on all.
+    single : float
+        Searches of fewer multiply-adds than this are not screened in single precision: they take no time.
     serial : float
         Searches of fewer multiply-adds than this are not worth a thread.
     places : int
@@ -53,6 +66,10 @@ class SearchSizes:
     """
 
     exhaustive: float = 4e11
+    screen: float = 2.5e12
+    screen_rows: int = 256
+    screened: int = 20_000
+    single: float = 1e9
     serial: float = 1e8
     places: int = 2**21
     table_rows: int = TABLE_ROWS
@@ -79,20 +96,33 @@ class MonomialSearcher(ProductSearcher):
         super().__init__(family, X, scale)
         self.sizes = sizes
         self.divisor = np.sqrt(self.base)
+        self.partial = False
         self.table = self._table()
         self.chunks = self.table.chunks(self._chunk_size(len(self.table)))
-        self.cost = float(self.n) * (len(self.table) or self.r * BEAM * self.degree)
+        self.rows_taken = min(int(sizes.screen // len(self.table)), self.n) if self.partial else self.n
+        self.cost = float(self.rows_taken) * (len(self.table) or self.r * BEAM * self.degree)
         self._columns: list[np.ndarray] = []
         self._inverse: dict[int, np.ndarray] = {}
         self._mean: dict[Prefix, float] = {}
+        self._pairs: np.ndarray | None = None
+        self._screen: Screen | None = None
 
     # -- the table of all products
 
     def _table(self) -> ProductTable:
-        """Return the table of all products, an empty one where it is never to be searched in full."""
-        work = n_multisets(self.r, self.degree) * self.n + n_heads(self.r, self.degree) * HEAD
-        r = self.r if work <= self.sizes.exhaustive else 0
-        return ProductTable(r, self.degree, self.sizes.table_rows)
+        """Return the table of all products, an empty one where it is never to be searched."""
+        size, heads = n_multisets(self.r, self.degree), n_heads(self.r, self.degree) * HEAD
+        whole = size * self.n + heads <= self.sizes.exhaustive
+        self.partial = (
+            not whole and self.by_mean and size * self.sizes.screen_rows + heads <= self.sizes.screen
+        )
+        return ProductTable(self.r if whole or self.partial else 0, self.degree, self.sizes.table_rows)
+
+    @property
+    def by_mean(self) -> bool:
+        """Whether scales are mean squares over the rows that are searched, and single precision will do."""
+        same = self.how == "trace" and self.scale_rows is self.X and not (self.prior_sq != 1.0).any()
+        return same and self.degree <= MOST_FACTORS and self.kept
 
     def _chunk_size(self, places: int) -> int:
         if places * self.n <= self.sizes.serial:
@@ -163,7 +193,8 @@ class MonomialSearcher(ProductSearcher):
 
     def exhaustive(self, V: np.ndarray) -> bool:
         """Whether a search of all products is affordable."""
-        return len(self.table) > 0 and self.cost * max(V.shape[1], 1) <= self.sizes.exhaustive
+        whole = len(self.table) > 0 and not self.partial
+        return whole and self.cost * max(V.shape[1], 1) <= self.sizes.exhaustive
 
     def _best(self, direction, size, exclude, rng):
         """Return the best of all products where that is affordable, else of those that a search meets."""
@@ -171,12 +202,19 @@ class MonomialSearcher(ProductSearcher):
             return nothing()
         V, signs, whole = self.low_rank(direction)
         if not self.exhaustive(V):
-            return self.heuristic(direction, size, exclude, rng)
-        exclude = set(exclude)
-        V = np.ascontiguousarray(V.T / (np.abs(V).max() or 1.0))
-        most = size + SLACK + len(exclude)
+            found = self.heuristic(direction, size, exclude, rng)
+            if not (self.partial and (signs > 0).all() and V.shape[1] * self.cost <= self.sizes.screen):
+                return found
+            return self._on_some_rows(direction, V, size, exclude, found)
         if self.kept:
             next(self._with_constant(self.X))  # before threads want them
+        screened = self._screened(direction, V, size, exclude) if self._worth_screening(signs) else None
+        return screened or self._in_full(direction, V, signs, size, exclude, whole)
+
+    def _in_full(self, direction, V, signs, size, exclude, whole) -> Best:
+        """Return the best of all products, compared in double precision."""
+        most = size + SLACK + len(exclude)
+        V = np.ascontiguousarray(V.T / (np.abs(V).max() or 1.0))
 
         def search(c):
             scores = self._scores(c, V, signs)
@@ -187,12 +225,78 @@ class MonomialSearcher(ProductSearcher):
             found = map_in_threads(search, range(len(self.chunks)))
         places, values = (np.concatenate(part) for part in zip(*found, strict=True))
         top = np.argsort(-values, kind="stable")[:most]
-        members = self.named(self.table.members(places[top[values[top] > -np.inf]]))
+        codes = self.table.members(places[top[values[top] > -np.inf]])
+        return self._ranked(direction, codes, size, exclude, whole)
+
+    def _ranked(self, direction, codes, size, exclude, whole) -> Best:
+        """Return the best of some products in full precision."""
+        exclude = set(exclude)
         # In the order of the family, so that ties are broken as in a list of all.
-        finalists = sorted((z for z in members if z not in exclude), key=lambda z: (len(z), z))
+        finalists = sorted((z for z in self.named(codes) if z not in exclude), key=lambda z: (len(z), z))
         if not finalists:
             return nothing(whole)
         return ranked(finalists, self.values(direction, finalists), size, whole)
+
+    # -- in single precision
+
+    def _worth_screening(self, signs) -> bool:
+        """Whether single precision is quicker, and what it leaves behind can be bounded."""
+        fits = self.n <= MOST_ROWS and len(self.table) <= self.sizes.kept_scales
+        return fits and self.by_mean and self.cost > self.sizes.single and bool((signs > 0).all())
+
+    def _screened(self, direction, V, size, exclude) -> Best | None:
+        """Return the best of all products by their leaders in single precision; None where one may be missing."""
+        V = V / (np.abs(V).max() or 1.0)
+        weight = self.row_weight[:, None]
+        # Σ_t |v_t φ_t| <= sqrt(Σ_t v_t²/s_t) ρ_z, with the weights s_t in the mean that is ρ_z².
+        reach = np.divide(np.square(V), weight, out=np.where(V != 0, np.inf, 0.0), where=weight > 0).sum()
+        if self._screen is None:
+            self._screen = Screen(self.table, self.chunks, self._in_single(slice(None)))
+        screen, most = self._screen, size + SLACK + len(exclude)
+        found = screen.leaders(np.ascontiguousarray(V.T, dtype=np.float32), most, self._single_scales)
+        best = self._ranked(direction, self.table.members(found.places), size, exclude, True)
+        if not len(best.values) or not found.threshold:
+            return None
+        gamma = rounding(self.n, self.degree)
+        missed = np.sqrt(found.threshold) * (1 + 2 * gamma) + gamma * np.sqrt(reach)
+        unit = np.abs(direction.V).max()
+        return best if np.sqrt(best.values[0]) / unit > missed else None
+
+    def _single_scales(self, c: int) -> np.ndarray:
+        """Return 1/ρ² of all products of a chunk in single precision, computed in it."""
+        if c not in self._inverse:
+            assert self._screen is not None
+            places, Z = self.table.places(self.chunks[c]), self._screen.Z
+            rho_sq = np.zeros(places.stop - places.start, dtype=np.float32)
+            self.table.add(self.chunks[c], np.square(Z), self.row_weight.astype(np.float32), rho_sq)
+            self._inverse[c] = np.divide(1.0, rho_sq, out=np.zeros_like(rho_sq), where=rho_sq > 0)
+        return self._inverse[c]
+
+    def _in_single(self, rows) -> np.ndarray:
+        """Return the constant column and the scaled ones on some rows, (r + 1, rows), in single precision."""
+        whole = np.concatenate([Z for _, Z in self._with_constant(self.X)], axis=1)
+        return np.ascontiguousarray(whole[:, rows], dtype=np.float32)
+
+    def _on_some_rows(self, direction, V, size, exclude, found: Best) -> Best:
+        """Return the best of what has been found, and of all products on the rows with the largest coefficients."""
+        length = np.sqrt(np.square(V).sum(axis=1))
+        rows = np.sort(np.argsort(-length, kind="stable")[: self.rows_taken])
+        screen = Screen(self.table, self.chunks, self._in_single(rows))
+        V = np.ascontiguousarray(V[rows].T / (length.max() or 1.0), dtype=np.float32)
+        most = max(self.sizes.screened, 2 * size) + len(exclude)
+        leading = screen.leaders(V, most, pairs=self._pair_scales())
+        codes = dict.fromkeys([*self.coded(found.members), *self.table.members(leading.places)])
+        return self._ranked(direction, list(codes), size, exclude, False)
+
+    def _pair_scales(self) -> np.ndarray:
+        """Return 1/mean(x_i² x_j²) of the scaled columns, the constant one first; 0 where the product vanishes."""
+        if self._pairs is None:
+            total = np.zeros((self.r + 1, self.r + 1), dtype=np.float32)
+            for rows, Z in self._with_constant(self.scale_rows):
+                square = np.square(Z).astype(np.float32)
+                total += (square * self.row_weight[rows].astype(np.float32)) @ square.T
+            self._pairs = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+        return self._pairs
 
     def norm(self, direction: Direction, q: float) -> float | None:
         """Return the q-norm of the values of all products, from the same table; None where it is too large."""
@@ -251,10 +355,7 @@ class MonomialSearcher(ProductSearcher):
 def _rows_of(Z: np.ndarray, codes: Sequence[Prefix]) -> np.ndarray:
     """Return the products of rows of Z, one row per product: contiguous, and several times quicker than columns."""
     out = np.empty((len(codes), Z.shape[1]))
-    for row, z in zip(out, codes, strict=True):
-        row[...] = Z[z[0]] if z else 1.0
-        for j in z[1:]:
-            row *= Z[j]
+    products_of_rows(Z, padded(codes, -1), out)
     return out
 
 

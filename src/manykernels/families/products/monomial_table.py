@@ -95,12 +95,12 @@ class ProductTable:
         ----------
         chunk : list of Slab
         Z : (r + 1, n) array
-            The columns; the first is the constant one.
+            The columns; the first is the constant one. In single precision so are the sums.
         v : (n,) array
         out : (places,) array
         """
-        U = np.empty((max(slab.rows for slab in chunk), Z.shape[1]))
-        block = np.empty(max(slab.rows * (slab.end - slab.begin) for slab in chunk))
+        U = np.empty((max(slab.rows for slab in chunk), Z.shape[1]), dtype=Z.dtype)
+        block = np.empty(max(slab.rows * (slab.end - slab.begin) for slab in chunk), dtype=Z.dtype)
         origin = self.places(chunk).start
         for slab in chunk:
             part, wide = slice(slab.first, slab.last), slab.end - slab.begin

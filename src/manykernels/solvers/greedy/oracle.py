@@ -19,9 +19,11 @@ CANDIDATES = 32
 #: Maxima that a search of a continuum returns: each is climbed to, and one is as good as the other only by chance.
 MAXIMA = 4
 #: Searches that cost more multiply-adds than this are made only when the last one's candidates are used up.
-EXPENSIVE = 2e10
+EXPENSIVE = 2e9
 #: Candidates that are kept from an expensive search.
-POOL = 2000
+POOL = 5000
+#: Deviations by which the best of them must be above what may have been left behind.
+SURE = 2.5
 
 
 class Oracle:
@@ -47,6 +49,7 @@ class Oracle:
         self.searches = 0
         self._at: np.ndarray | None = None
         self._found: Best | None = None
+        self._least = 0.0
 
     def __call__(self, point: Point) -> Best:
         """Return the best kernels that are not active."""
@@ -75,6 +78,7 @@ class Oracle:
         exclude = () if self.continuum else active
         found = self.searcher.best(direction, size=size, exclude=exclude, rng=self.rng)
         self.pool = found.members if self.lazy else []
+        self._least = float(found.values[-1]) if len(found.values) == size else 0.0
         self._at, self._found = direction.V, found
         return found
 
@@ -87,13 +91,28 @@ class Oracle:
             return None
         values = self.searcher.values(direction, pool)
         order = np.argsort(-values, kind="stable")[:CANDIDATES]
-        chance = (2 * math.log(self.problem.family.size()) + direction.V.shape[1]) / self.problem.n_rows
-        square = float(np.vdot(direction.V, direction.V))
-        least = max(level * 1.01, 1.5 * chance * self.problem.n_rows * square)
-        order = order[values[order] > least]
-        if not len(order):
+        order = order[values[order] > level * 1.01]
+        if not len(order) or not self._stands_out(direction, float(values[order[0]])):
             return None
         return Best([pool[i] for i in order], values[order], False)
+
+    def _stands_out(self, direction, best: float) -> bool:
+        """Whether nothing outside the pool is likely to be better.
+
+        Either it is far above the best of all by chance, 2 log|I|/n of the squared norm. Or the direction has not
+        turned much since the last search: a kernel that is at b = √g/‖A‖ now and has nothing to do with what has
+        changed was at b cos ± sin then, with the angle of the two directions, and so above the last of the pool.
+        """
+        A = direction.V
+        square = float(np.vdot(A, A))
+        if best > 1.5 * (2 * math.log(self.problem.family.size()) + A.shape[1]) * square:
+            return True
+        if self._at is None:
+            return False
+        before = float(np.vdot(self._at, self._at))
+        cosine = min(max(float(np.vdot(self._at, A)) / math.sqrt(before * square), 0.0), 1.0)
+        then = cosine * math.sqrt(best / square) - SURE * math.sqrt(1 - cosine**2)
+        return then >= math.sqrt(self._least / before)
 
 
 def _searcher(problem: Problem, p: float) -> Any:

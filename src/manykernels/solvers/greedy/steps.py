@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from ..._util.interrupts import Interruptible
 from ...certificates import mean_loss
 from ...combination import Combination
 from ...families.base import Best, Enumerable, HasFeatures, can
-from ...problem import GapKind, Problem, Result
+from ...problem import GapKind, Problem, Result, StopReason
 from ..active import FEW_MEMBERS, Active
 from ..log import Log
-from ..loop import PATIENCE, ROUNDING, Bracket, Interruptible
+from ..loop import PATIENCE, ROUNDING, Bracket
 from .least_squares import refitter_for
 from .oracle import CANDIDATES, Oracle
 from .refits import Point, Refitter
@@ -29,9 +30,7 @@ if TYPE_CHECKING:
     from . import Greedy
 
 #: Why steps ended; see :class:`~manykernels.solvers.Greedy`. Empty while they go on.
-Ending: TypeAlias = Literal[
-    "", "gap", "max_kernels", "criterion", "exact_fit", "callback", "max_iter", "no_progress", "interrupted"
-]
+Ending: TypeAlias = Literal[""] | StopReason
 
 
 @dataclass(frozen=True)
@@ -161,6 +160,7 @@ class Pursuit(ABC):
             trace=self.log.trace(**self.extra()),
             dual_coef=point.A,
             intercept=point.intercept,
+            ending=self.ending or None,
         )
 
     def extra(self) -> dict[str, tuple]:
@@ -203,6 +203,7 @@ class Corrective(Pursuit):
         tol = min(0.1 * self.solver.tol, 1e-3)
         self.refitter = refitter or refitter_for(self.problem, tol, self.solver.p)
         self.scores: list[tuple[float, list[Any]]] = []  # without the points: rows may be millions
+        self.chosen: Point | None = None  # by the criterion, where a full search has looked for more
 
     def steps(self) -> None:
         """Alg. 6 with line 8 replaced by a fit of all weights."""
@@ -228,8 +229,11 @@ class Corrective(Pursuit):
                 return
             point = moved
             if self._enough(point):
-                self.best, self.ending = point, "criterion"
-                return
+                overlooked = self._overlooked(point) if self.oracle.lazy else None
+                if overlooked is None:
+                    self.best, self.ending = point, "criterion"
+                    return
+                point = overlooked
 
     def _start(self) -> Point:
         """Return the best constant, or the fit of the kernels with weight in `init`."""
@@ -317,7 +321,7 @@ class Corrective(Pursuit):
         if self.best is None:
             return
         if self.limits.criterion is not None:
-            reached, self.best = self.best, self._selected(self.best)
+            reached, self.best = self.best, self.chosen or self._selected(self.best)
             if self.best is not reached and self.ending == "gap":  # which is open again
                 self.ending = "criterion"
         elif self.ending == "exact_fit":
@@ -334,6 +338,22 @@ class Corrective(Pursuit):
         self._score(point)
         lead = min(range(len(self.scores)), key=lambda i: self.scores[i][0])
         return len(self.scores) - 1 - lead >= 5 + len(self.scores[lead][1]) // 4
+
+    def _overlooked(self, point: Point) -> Point | None:
+        """Return the criterion's point with a kernel more that it asks for, and a full search has found there.
+
+        Steps that spare searches may have passed by one. None if there is none: then all is done.
+        """
+        assert self.limits.criterion is not None
+        self.chosen = self._selected(point)
+        least = self.limits.criterion(self.refitter, self.chosen.members)
+        found = self.oracle.certified(self.chosen)
+        moved = self._enter(self.chosen, found, self.limits.kernels)
+        if moved is None or self.limits.criterion(self.refitter, moved.members) >= least:
+            return None
+        self.chosen = None
+        self._score(moved)
+        return moved
 
     def _selected(self, point: Point) -> Point:
         """Return the best point by the criterion, without the kernels that it is better off without."""

@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from typing import ClassVar
 
 from ..._util.checks import FLAG, choice, number, whole
+from ..._util.interrupts import Interruptible
 from ..._util.text import brief
 from ..._util.threads import one_blas_thread
 from ...families.base import Samplable
@@ -24,7 +25,7 @@ from ...losses import LOSSES
 from ..active import FEW_MEMBERS
 from ..base import Solver, generator
 from ..log import Log
-from ..loop import Interruptible, relative_gap, warn_early, warn_interrupted
+from ..loop import relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .potentials import NEAR
 from .walk import Walk, gradient_bound
