@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,11 @@ class Combination:
     def _used(self):
         used = np.flatnonzero(self.weights)
         return [self.members[i] for i in used.tolist()], self.weights[used]
+
+    def balanced(self) -> Combination:
+        """Return the same on a union that is balanced by these weights, for rows that lack views."""
+        family: Any = self.family
+        return replace(self, family=family.balanced(self.members, self.weights * self.rho**2))
 
     def gram(self, X, Z=None) -> np.ndarray:
         """Return the Gram matrix of the rows of X and Z (X itself by default)."""
@@ -178,8 +183,11 @@ class Combination:
 class TargetCombination(Combination):
     """Weights of the same kernels for every target: ``κ_k(x, z) = Σ_i weights_ki κ_i(x, z)``.
 
-    `weights`, `norms` and `variance` are (c, m) arrays; all else is as in :class:`Combination`.
+    `weights`, `norms` and `variance` are (c, m) arrays; all else is as in :class:`Combination`. With `balances`, rows
+    that lack views are balanced by each target's own weights, see :class:`~manykernels.families.Union`.
     """
+
+    balances: bool = False
 
     def check_stored(self) -> None:
         """Raise Damaged unless what came from a file has a weight for every target and kernel."""
@@ -197,7 +205,13 @@ class TargetCombination(Combination):
     def of_target(self, k: int) -> Combination:
         """Return the kernel of one target."""
         norms, variance = (None if a is None else a[k] for a in (self.norms, self.variance))
-        return Combination(self.family, self.members, self.weights[k], self.rho, norms, variance=variance)
+        one = Combination(self.family, self.members, self.weights[k], self.rho, norms, variance=variance)
+        return one.balanced() if self.balances else one
+
+    def factors(self, X) -> np.ndarray | None:
+        """Return what rows of X are multiplied by for every target, (n, c); None where nothing is balanced."""
+        family: Any = self.family
+        return family.balances(X, self.members, self.weights * self.rho**2) if self.balances else None
 
     def _used(self):
         raise ValueError("every target has a kernel of its own; use combination_.of_target(k).")

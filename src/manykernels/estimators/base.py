@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -481,7 +482,10 @@ class MKL(KernelEstimator):
 
     def _check_arguments(self, on_iteration: OnIteration | None = None) -> None:
         """Refuse switches that are none, and what cannot be called."""
-        check_parameters(self, self.rules)
+        known = signature(type(self)).parameters  # what was left at its default needs no look
+        given = {k: rule for k, rule in self.rules.items() if getattr(self, k) is not known[k].default}
+        if given:
+            check_parameters(self, given)
         if on_iteration is not None and not callable(on_iteration):
             raise ValueError(
                 f"on_iteration is {brief(on_iteration)}; pass a function that takes a step, or leave it out."
@@ -808,6 +812,38 @@ class MKL(KernelEstimator):
         out = np.einsum("nmc,mv->nvc", parts, np.eye(len(names))[of])
         out[rows[:, -len(names) :] == 0] = np.nan
         return out
+
+    def view_worth(self, X, y, sample_weight=None, *, cv=None) -> Any:
+        """Return what each view is worth on the rows that have it: how much the score drops when it is kept from them.
+
+        Rows are predicted with all views that they have, and once more without this one, as a row that lacks it
+        would be. Rows that have no other view are left out.
+
+        Parameters
+        ----------
+        X : views
+        y : (n,) or (n, c) array
+        sample_weight : (n,) array, optional
+        cv : int, splitter or iterable, optional
+            None: X are rows that the model was not fitted on. With training rows pass the folds: every row is then
+            predicted by a copy of the model that has not seen it.
+
+        Returns
+        -------
+        DataFrame (records without pandas)
+            One row per view, the most valuable first: ``view``, ``rows`` that have it and another, ``score`` of these
+            (accuracy, or R² with the variance of all targets), ``without`` the view, ``worth``, their difference, and
+            its standard ``error``.
+        """
+        from .worth import view_worth  # here, since fits do without
+
+        records = view_worth(self, X, y, sample_weight, cv=cv)
+        records.sort(key=lambda record: -np.nan_to_num(record["worth"], nan=-np.inf))
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            return records
+        return DataFrame(records)
 
     @property
     def views_(self) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._util.text import brief
+from ..tables.views import are_views
 from .partitions import Lazy, is_lazy
 from .sources import CHUNK_ROWS, Arrays, Batches, Source
 from .views import Whole
@@ -20,6 +22,7 @@ def open_source(
     *,
     columns=None,
     drop=None,
+    views=None,
     whole: bool = False,
     chunk_rows: int = CHUNK_ROWS,
     sep: str | None = None,
@@ -40,6 +43,10 @@ def open_source(
         count as 0 and 1.
     drop : list of str, optional
         Columns to leave out.
+    views : dict, or path of a GMT file, optional
+        Groups of columns that are views, such as ``{"rna": "rna_*", "clinical": ["age", "sex"]}``; see
+        :meth:`manykernels.Views.from_columns`. A row lacks a view where all its values there are missing. Columns
+        of no group are not used. A model that was fitted on views finds their columns by name and needs no groups.
     whole : bool
         Whether to read a file at once, for one that fits in memory: all its rows are one chunk, and the types of
         columns in text are told by all of them, where otherwise the first megabyte tells. Marks between thousands
@@ -59,6 +66,10 @@ def open_source(
 
     if columns is not None and drop is not None:
         raise ValueError("columns and drop exclude each other; give one of them.")
+    if views is not None:
+        source = copy(open_source(data, columns=columns, drop=drop, whole=whole, chunk_rows=chunk_rows))
+        source.views = views
+        return source
     if isinstance(data, Source):
         return data if columns is None and drop is None else data.choosing(columns, drop)
     if is_lazy(data):
@@ -97,7 +108,8 @@ def is_source(X: Any, y: Any) -> bool:
 
 def _is_batch(value) -> bool:
     if isinstance(value, tuple):
-        return len(value) in (2, 3) and (getattr(value[0], "ndim", 0) == 2 or _is_table(value[0]))
+        one = value[0]
+        return len(value) in (2, 3) and (getattr(one, "ndim", 0) == 2 or _is_table(one) or are_views(one))
     return _is_table(value) or _is_path(value)
 
 
