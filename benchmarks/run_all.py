@@ -71,12 +71,17 @@ PARTS = (
     Part("many_finite_kernels", papers=False),
     Part("mirror_descent_rows", papers=False),
     Part("products_recovery", papers=False),
+    Part("interaction_discovery", papers=False),
+    Part("knockoff_columns", papers=False),
+    Part("stability_selection", papers=False),
     Part("streaming_covtype", papers=False),
     Part("streaming_mnist", papers=False),
     Part("stochastic_alignment", papers=False),
     Part("streaming_roofline", papers=False),
     Part("streaming_tables", papers=False),
     Part("streaming_views", papers=False),
+    Part("views_tables", papers=False),
+    Part("encoding_targets", papers=False),
 )
 
 
