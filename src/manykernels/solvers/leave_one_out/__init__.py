@@ -20,7 +20,7 @@ from ..._util.checks import Rule, number, whole
 from ..._util.threads import one_blas_thread
 from ...combination import Combination
 from ...families.bandwidths import block_numbers
-from ...families.base import Enumerable, Family, can
+from ...families.base import Family
 from ...families.union import Union
 from ...families.view import View
 from ...kernels.statistics import dense
@@ -184,7 +184,7 @@ class LeaveOneOut(TwoStageSolver):
     def not_taken(family: Family) -> list[Family]:
         """Return the parts of a family that are neither bandwidths nor a short list."""
         listed = [part for part in family.families() if not hasattr(part, "statistic")]
-        return [part for part in listed if not can(part, Enumerable) or part.size() > MOST_LISTED]
+        return [part for part in listed if part.size() > MOST_LISTED]  # what cannot be listed has no end
 
     def default_loss(self, n_classes: int | None) -> str:
         """Return the squared loss."""
