@@ -436,6 +436,9 @@ class MKL(KernelEstimator):
     def _score_left_out(self, Y: np.ndarray, s: np.ndarray) -> None:
         """Keep what the scores of rows left out say, given their encoded targets and weights."""
 
+    def _check_order(self) -> None:
+        """Raise ValueError for classes that are in no order, where the loss takes them as ordered."""
+
     def _times_class_weight(self, s: np.ndarray, y: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
         """Return weights times those of the classes; `balance` has them for a stream as a whole."""
         return s
@@ -528,6 +531,8 @@ class MKL(KernelEstimator):
         suits = self.loss_.regression if self._regresses else self.loss_.classifies
         if not suits or (self.loss_.joint and not self._has_own_loss):
             self._refuse_loss()
+        if self.loss_.shared:
+            self._check_order()
         refuse_overflow(y if self._regresses else None, C, s)
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
         self.normalize_ = scale.how

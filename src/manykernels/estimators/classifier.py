@@ -15,7 +15,6 @@ from sklearn.utils.validation import column_or_1d
 from .._util.checks import FLAG, is_missing, refuse_missing
 from .._util.text import brief
 from ..losses import Loss, get_loss
-from ..problem import Problem
 from ..registry import solver_kind
 from ..solvers import Solver
 from ..solvers.calibration import UNTAUGHT
@@ -23,7 +22,6 @@ from ..solvers.calibration import probabilities as calibrated
 from . import targets
 from .available import available_unless
 from .base import MKL, Kernels, Normalize, OnIteration, RandomState, lazily, why_no_batches, within_floats
-from .targets import NOTHING_KNOWN, Known
 
 
 def _why_no_probabilities(estimator) -> str | None:
@@ -231,14 +229,12 @@ class MKLClassifier(ClassifierMixin, MKL):
         self._partial_fit(X, y, sample_weight, classes)
         return self
 
-    def _problem(self, X, y, sample_weight, known: Known = NOTHING_KNOWN) -> Problem:
-        problem = super()._problem(X, y, sample_weight, known)
-        if self.loss_.shared and len(self.classes_) > 2 and self.classes_.dtype.kind not in "iufb":
+    def _check_order(self):
+        if len(self.classes_) > 2 and self.classes_.dtype.kind not in "iufb":
             raise ValueError(
                 f"y holds the labels {brief(self.classes_.tolist())}, and loss 'ordinal' takes them in order, which is "
                 "not that of the alphabet; number them."
             )
-        return problem
 
     def _set_targets(self, y, classes):
         with within_floats("y"):

@@ -123,10 +123,14 @@ class Workspace:
             else:
                 A, F = self._dual(weights)
                 W, b, norms_sq = None, A.sum(axis=0), None
-        forms = self.bank.quad_forms(self.problem.loss.pooled(A))
+        forms = self.bank.quad_forms(self._pooled(A))
         g = np.divide(forms, self.rho_sq, out=np.zeros(self.n_members), where=self.alive)
         u = theta * np.sqrt(g) if norms_sq is None else np.sqrt(self.rho_sq * norms_sq)
         return self._certified(theta, A, F, W, b, g, u)
+
+    def _pooled(self, A: np.ndarray) -> np.ndarray:
+        """Return the coefficients that kernels see."""
+        return self.problem.loss.pooled(A) if self.problem.loss.shared else A
 
     def nothing(self) -> Iterate:
         """Return f = 0, with all weight on the first kernel: what there is before any machine has been solved."""
@@ -214,7 +218,7 @@ class Workspace:
         # A union has no features of its own to predict by, even where its bank does.
         if iterate.W is not None and can(self.family, HasFeatures):
             return Primal(combination, _of_all(iterate.W, c), iterate.intercept)
-        A = _of_all(self.problem.loss.pooled(iterate.A), c)
+        A = _of_all(self._pooled(iterate.A), c)
         return Dual.from_training(combination, self.problem.X, A, iterate.intercept)
 
 
