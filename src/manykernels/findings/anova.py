@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from .._util.html import bar_table, curve
 from .._util.text import brief
 from .expansion import Expansion, Subset, Variances
 from .reading import read
@@ -161,6 +162,22 @@ class Components:
         over rows like those of the background, ``exact`` whether the variance is in closed form.
         """
         return as_table(self.records(), ["component", "name", "order", "share", "standard_error", "exact"])
+
+    def _repr_html_(self) -> str:
+        """Return the largest components as a table with bars, and the largest curves, for notebooks."""
+        records = self.records()
+        columns = {"name": "Component", "order": "Order", "share": "Share", "standard_error": "± error"}
+        return bar_table(records, columns, "share") + "".join(self._curves())
+
+    def _curves(self, most: int = 4) -> Iterator[str]:
+        """Yield pictures of the largest main effects of numbers."""
+        for k in np.argsort(-self.shares, kind="stable").tolist():
+            if most and self.orders[k] == 1 and len(self.components[k]) == 1:
+                effect = self.effect(self.names[k])
+                values = effect.values if effect.values.ndim == 1 else effect.values[:, 0]
+                if effect.grid[0].dtype.kind in "iuf":
+                    most -= 1
+                    yield curve(effect.grid[0].tolist(), values.tolist(), effect.name)
 
     def effect(self, component: Any, grid: Any = None) -> Effect:
         """Return a component on a grid, in the units of the columns.
