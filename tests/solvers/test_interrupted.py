@@ -7,13 +7,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manykernels.solvers.blockwise.run as blockwise_run
 from manykernels import MKLClassifier, MKLRegressor, load
+from manykernels._util.interrupts import Interruptible, trials
 from manykernels.families import Gaussians, Laplacians, Union
 from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.losses import Squared
 from manykernels.problem import Problem, Scale
 from manykernels.registry import bound_family
 from manykernels.solvers import Blockwise, Single
-from manykernels.solvers.loop import Interruptible, trials
 from manykernels.solvers.workspace import Workspace
 
 rng = np.random.default_rng(0)

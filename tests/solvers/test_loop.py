@@ -9,8 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manykernels.machines
 import manykernels.solvers
+from manykernels._util.interrupts import Interruptible
 from manykernels.solvers.log import Log
-from manykernels.solvers.loop import Descent, Interruptible, relative_gap
+from manykernels.solvers.loop import Descent, relative_gap
 
 
 def iterates(*pairs):

@@ -20,12 +20,13 @@ from .._util.text import brief, warn
 from .._version import __version__
 from ..persistence.checkpoint import Checkpoint, digest, digest_of
 from ..problem import Problem, Result, refuse_overflow
-from ..registry import is_auto, solver_class, streaming_names, streams
-from ..solvers import Solver
+from ..registry import is_auto, solver_class, streaming_names, streams, sums_rows
+from ..solvers import StreamingSolver
 from ..solvers.base import generator
 from ..solvers.choosing import Chosen, chosen
 from ..solvers.log import OnIteration
 from ..streaming import is_source, open_source
+from ..streaming.partitions import is_lazy
 from ..streaming.sources import Arrays, Batches, Chunk, Source
 from ..streaming.stream import CheckedRows, HeldOut, SourceStream, Stream
 from ..streaming.survey import (
@@ -39,6 +40,7 @@ from ..streaming.survey import (
     survey,
 )
 from ..tables.reading import of_matrix
+from ..tables.views import Views
 from .targets import Known, announced_classes, balancing
 
 if TYPE_CHECKING:
@@ -68,13 +70,13 @@ def take_batch(model: MKL, X, y, sample_weight, classes=None) -> None:
                 "keep that one, call partial_fit on sklearn.base.clone(model)."
             )
         model.__dict__.pop("columns_", None)  # of a fit before
-        batch = _with_C(model, model._problem(X, y, sample_weight, Known(classes=announced)))
+        batch = with_C(model, model._problem(X, y, sample_weight, Known(classes=announced)))
         model.state_ = model.solver_.start(batch)
-        model._context = _without_rows(batch)
+        model._context = without_rows(batch)
     model.state_ = model.solver_.update(model.state_, batch)
     result = model.solver_.finish(model.state_, batch)
     if first:
-        result = _calibrated(model, result, batch)
+        result = calibrated(model, result, batch)
     elif result.calibration is None:
         result = replace(result, calibration=model.result_.calibration)
     model._store(result, batch.C, batch)
@@ -95,7 +97,14 @@ def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
     """Return the source to stream from, None for rows that are taken as a whole."""
     if is_source(X, y):
         _check_streams(model, "X is a source of rows")
-        return open_source(X).bind(y, sample_weight, any_kind=model._automatic)
+        if is_lazy(X) and not (is_auto(model.solver) or sums_rows(model.solver)):
+            raise ValueError(
+                f"X is a dask collection, and solver {brief(model.solver)} takes rows one batch after the other; use "
+                "Greedy or Blockwise, or pass rows in memory or the path of a folder."
+            )
+        source = open_source(X)
+        any_kind = model._automatic or source.views is not None
+        return source.bind(y, sample_weight, any_kind=any_kind)
     mapped = isinstance(X, np.memmap) and X.ndim == 2 and streams(model.solver)
     if checkpoint is None and not (mapped and not model._pairwise):
         return None
@@ -111,33 +120,37 @@ def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
 
 
 def _check_streams(model: MKL, why: str) -> None:
-    if not (streams(model.solver) or is_auto(model.solver)):
+    if not (streams(model.solver) or is_auto(model.solver) or sums_rows(model.solver)):
         raise ValueError(
             f"{why}, but solver {brief(model.solver)} needs all rows in memory at once; use a solver that streams"
             f" ({streaming_names()}), or pass arrays and no checkpoint."
         )
 
 
-def _with_C(model: MKL, first: Problem) -> Problem:
+def with_C(model: MKL, first: Problem) -> Problem:
     """Return the first rows with C, chosen by them where the solver cannot choose it on the way."""
     return chosen(model.solver_, first).problem
 
 
-def _calibrated(model: MKL, result: Result, first: Problem) -> Result:
+def calibrated(model: MKL, result: Result, first: Problem) -> Result:
     """Return the result with what turns scores into probabilities, taught by the first rows if not by the solver."""
     if not getattr(model, "calibrate", False) or not first.n_rows:
         return result
     return Chosen(model.solver_, first).calibrated(result)
 
 
-def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, checkpoint, classes) -> None:
-    """Open the stream, hand it to the solver, keep what it returns."""
+def opened(model: MKL, source: Source, saved: Checkpoint | None, classes) -> Opening:
+    """Return what opens a source for a model, whose solver it has made."""
     if model._pairwise:
         raise ValueError("kernels='precomputed' needs all rows at once; pass a stack of matrices as X.")
     source.numeric_targets = model._regresses
-    saved = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
-    seed = _seed(model, saved)
-    stream = Opening(model, source, classes, seed).stream()
+    return Opening(model, source, classes, _seed(model, saved))
+
+
+def fit_stream(opening: Opening, on_iteration: OnIteration | None, saved: Checkpoint | None) -> None:
+    """Open the stream, hand it to the solver, keep what it returns."""
+    model, source, seed = opening.model, opening.source, opening.seed
+    stream = opening.stream()
     known = "rows of unknown number" if stream.n_rows is None else f"{stream.n_rows:,} rows"
     size = stream.first.family.size()
     kernels = "a continuum of kernels" if np.isinf(size) else f"{size:,} kernels"
@@ -152,7 +165,7 @@ def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, che
             save=None if saved is None else saved.save,
             on_iteration=model._progress(on_iteration),
         )
-    model._store(_calibrated(model, result, stream.first), stream.first.C, stream.first)
+    model._store(calibrated(model, result, stream.first), stream.first.C, stream.first)
     if saved is not None and not result.interrupted:  # after Ctrl-C the next fit goes on from it
         saved.remove()
 
@@ -167,10 +180,11 @@ def _seed(model: MKL, saved: Checkpoint | None) -> int:
     return int(generator(model.random_state).integers(2**31))
 
 
-def _streaming_solver(solver: str | Solver, seed: int) -> Any:
+def _solver_of(model: MKL, seed: int) -> Any:
     """Return a fresh solver, with a seed of its own: a generator could not be wound back."""
+    solver = model.solver
     if isinstance(solver, str):
-        made = solver_class("blockwise" if is_auto(solver) else solver)
+        made = solver_class(_automatic(model) if is_auto(solver) else solver)
         assert made is not None  # _check_streams has seen to it
         solver = made()
     fresh: Any = clone(solver)
@@ -178,6 +192,34 @@ def _streaming_solver(solver: str | Solver, seed: int) -> Any:
         fresh.set_params(random_state=seed)
     fresh.check_params()
     return fresh
+
+
+def _automatic(model: MKL) -> str:
+    """Return the solver for rows of a source: products of columns are searched, all else has random features."""
+    kernels: Any = model.kernels
+    return "greedy" if getattr(kernels, "factorises", False) and kernels.base is None else "blockwise"
+
+
+class Encoding:
+    """From checked rows to a batch.
+
+    Parameters
+    ----------
+    model : MKL
+    context : Problem
+        Without rows.
+    """
+
+    def __init__(self, model: MKL, context: Problem):
+        self.model, self.context = model, context
+
+    def __call__(self, rows: CheckedRows) -> Problem:
+        X, t, s = rows
+        refuse_overflow(t if self.model._regresses else None, self.context.C, s, part=True)
+        batch = replace(self.context, X=X, Y=self.model._encode(t), sample_weight=s)
+        if isinstance(self.model.solver_, StreamingSolver):
+            self.model.solver_.check_range(batch, part=True)
+        return batch
 
 
 class Opening:
@@ -195,7 +237,9 @@ class Opening:
 
     def __init__(self, model: MKL, source: Source, classes, seed: int):
         self.model, self.source, self.seed = model, source, seed
-        self.solver = _streaming_solver(model.solver, seed)
+        self.solver = _solver_of(model, seed)
+        #: Whether the fit is made of sums over rows.
+        self.sums = not isinstance(self.solver, StreamingSolver) or hasattr(source, "partitions")
         labels = classes is not None and not model._regresses
         self.announced = announced_classes(classes) if labels else None
         weight = getattr(model, "class_weight", None)
@@ -209,20 +253,12 @@ class Opening:
         held = HeldOut(share, found.n_rows, self.seed, self.source.row_keys())
         out = held.start().chosen(sample.keys)
         sample = sample if out is None or out.all() else sample.take(~out)
-        problem = _with_C(self.model, self._first_problem(sample, found))
-        context = _without_rows(problem)
-
-        def encode(rows: CheckedRows) -> Problem:
-            X, t, s = rows
-            refuse_overflow(t if self.model._regresses else None, context.C, s, part=True)
-            batch = replace(context, X=X, Y=self.model._encode(t), sample_weight=s)
-            self.solver.check_range(batch, part=True)
-            return batch
+        problem = with_C(self.model, self._first_problem(sample, found))
 
         return SourceStream(
             self.source,
             self._check_chunk,
-            encode,
+            Encoding(self.model, without_rows(problem)),
             problem,
             n_rows=found.n_rows,
             batch_size=int(self.solver.rows_at_once),
@@ -238,6 +274,8 @@ class Opening:
         sample = Sample(max(1, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * width))), self.seed)
         if not source.repeatable:
             return self._look_once(sample.size)
+        if hasattr(source, "partitions"):
+            return self._look_around(sample)
         check = None if self.announced is None else self._check_labels
         if not source.columnar:
             found = survey(source, classify=classify, sample=sample, check=check)
@@ -256,6 +294,18 @@ class Opening:
             found = replace(found, classes=self.announced, mass=_mass(found, self.announced))
         return found, sample.rows()
 
+    def _look_around(self, sample: Sample) -> tuple[Survey, Chunk]:
+        """Look at partitions where they are: one round for the targets, one for the sample."""
+        from ..streaming.partitions import sample_partitions, survey_partitions
+
+        source: Any = self.source
+        check = None if self.announced is None else self._check_labels
+        found, self.stamps = survey_partitions(source.partitions, not self.model._regresses, check)
+        if self.announced is not None:
+            found = replace(found, classes=self.announced, mass=_mass(found, self.announced))
+        assert found.n_rows is not None
+        return found, sample_partitions(source.partitions, found.n_rows, sample)
+
     def _look_once(self, size: int) -> tuple[Survey, Chunk]:
         """Do without a survey, for a source that can be read only once."""
         source: Any = self.source
@@ -264,7 +314,7 @@ class Opening:
                 "X is an iterator, which can be read only once, and finding the labels takes a pass; pass classes= "
                 "(and no class_weight='balanced'), a list of batches, a file, or an object whose __iter__ starts anew."
             )
-        if (getattr(self.solver, "epochs", None) or 1) > 1:
+        if self.sums or (getattr(self.solver, "epochs", None) or 1) > 1:
             raise ValueError(
                 f"X is an iterator, which can be read only once, and {brief(self.solver)} makes several passes; pass a "
                 "list of batches, a file, or an object whose __iter__ starts anew."
@@ -276,11 +326,21 @@ class Opening:
         mass = found.mass
         if mass is not None and self.balances:
             self.balance = balancing(mass)
-        known = Known(found.classes, self.source.names, found.mean, self.solver, self.balance)
-        rows = sample.X
-        if self.model._reads_tables and isinstance(rows, np.ndarray) and self.source.names is not None:
-            rows = of_matrix(rows, self.source.names)
+        rows = self._as_views(sample.X)
+        names = None if isinstance(rows, Views) else self.source.names
+        loss = "squared" if self.sums and self.model.loss == "auto" else None
+        known = Known(found.classes, names, found.mean, self.solver, self.balance, loss)
+        if self.model._reads_tables and isinstance(rows, np.ndarray) and names is not None:
+            rows = of_matrix(rows, names)
         return self.model._problem(rows, sample.y, sample.sample_weight, known)
+
+    def _as_views(self, X: Any) -> Any:
+        """Return rows as views, where columns of the source are grouped."""
+        if self.source.views is None:
+            return X
+        if isinstance(X, np.ndarray) and self.source.names is not None:
+            X = of_matrix(X, self.source.names)
+        return Views.from_columns(X, self.source.views)
 
     def _check_labels(self, chunk: Chunk) -> None:
         """Refuse labels that were not announced, before the classes are known otherwise."""
@@ -289,8 +349,11 @@ class Opening:
 
     def _check_chunk(self, chunk: Chunk) -> CheckedRows:
         """Return rows, targets in the plain form and weights; what is wrong with them is said with their place."""
-        width = self.model.n_features_in_
-        if chunk.X.shape[1] != width:
+        width, several = (
+            self.model.n_features_in_,
+            isinstance(chunk.X, Views) or self.source.views is not None,
+        )
+        if chunk.X.shape[1] != width and not several:
             raise ValueError(
                 f"{chunk.place} has {chunk.X.shape[1]} columns, and the rows before it have {width}."
             )
@@ -303,7 +366,7 @@ class Opening:
         """Return the rows as the solver sees them."""
         try:
             if hasattr(self.model, "columns_"):
-                return self.model.columns_.transform(chunk.X)
+                return self.model.columns_.transform(self._as_views(chunk.X))
             self.model._refuse_vast(chunk.X, part=True)
             return chunk.X
         except ValueError as error:
@@ -319,7 +382,8 @@ class Opening:
             raise ValueError(f"{chunk.place}: {error}") from None
 
 
-def _without_rows(problem: Problem) -> Problem:
+def without_rows(problem: Problem) -> Problem:
+    """Return all of a problem but its rows."""
     return replace(problem, X=problem.X[:0], Y=problem.Y[:0], sample_weight=np.ones(0))
 
 

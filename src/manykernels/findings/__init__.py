@@ -7,6 +7,9 @@ asked what they can do, not what they are.
 the variables of a predictor and the functions of each (``functions.py``), ``expansion.py`` has the decomposition of
 sums of products of such functions in closed form, ``sampling.py`` by samples for all other predictors, ``units.py``
 lays grids over columns in their own units.
+
+``selection.py`` counts what fits on half of the rows select (``halves.py`` makes them), and ``bounds.py`` says what to
+expect of it. ``imitations.py`` has knockoffs.
 """
 
 from __future__ import annotations
@@ -17,14 +20,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .anova import Components, Effect, components
     from .attribution import Shapley, Shares, shapley, shares
+    from .bounds import selection_bound
+    from .imitations import Knockoffs, knockoffs
+    from .selection import Stability, stability
 
-__all__ = ["Components", "Effect", "Shapley", "Shares", "components", "shapley", "shares"]
+__all__ = [
+    "Components",
+    "Effect",
+    "Knockoffs",
+    "Shapley",
+    "Shares",
+    "Stability",
+    "components",
+    "knockoffs",
+    "selection_bound",
+    "shapley",
+    "shares",
+    "stability",
+]
 
 #: Where the names live; they are imported when first asked for. A file is called otherwise than its function, which it
 #: would hide.
 _ROOM = {
     "anova": "Components Effect components",
     "attribution": "Shapley Shares shapley shares",
+    "bounds": "selection_bound",
+    "imitations": "Knockoffs knockoffs",
+    "selection": "Stability stability",
 }
 _HOMES = {name: home for home, names in _ROOM.items() for name in names.split()}
 

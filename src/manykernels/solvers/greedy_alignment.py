@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from .._util.arrays import row_blocks
 from .._util.checks import FLAG, choice, number, whole
+from .._util.interrupts import Interruptible
 from .._util.threads import one_blas_thread
 from ..combination import Combination
 from ..families.base import Direction, Maximisable
@@ -19,7 +20,6 @@ from .aligning import aligned_targets, scaled_combination, weigh
 from .base import NothingAligned, TwoStageSolver, generator
 from .centring import Centring, squares_less_identity
 from .log import logger
-from .loop import Interruptible
 
 
 class GreedyAlignment(TwoStageSolver):

@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from .._util.checks import FLAG, Rule, choice, number, whole
+from .._util.checks import FLAG, NO_NUMBERS, Rule, choice, number, whole
+from .._util.interrupts import Interruptible
 from .._util.text import brief, warn
 from .._util.threads import one_blas_thread
 from ..certificates import mean_loss
@@ -25,7 +26,7 @@ from ..predictors import Dual
 from ..problem import Problem, Result
 from .base import ROUGH, Solver, check_init, generator
 from .log import Log
-from .loop import ROUNDING, Interruptible
+from .loop import ROUNDING
 from .projected import SAME, Point, onto_ball, spectral_steps
 from .workspace import ONE_THREAD, check_size
 
@@ -135,7 +136,7 @@ class PolynomialMKL(Solver):
         try:
             centre = np.asarray(self.centre, dtype=float)
             fine = centre.ndim <= 1 and bool((np.isfinite(centre) & (centre >= 0)).all())
-        except (TypeError, ValueError):
+        except NO_NUMBERS:
             fine = False
         if not fine:
             raise ValueError(

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from .._util.interrupts import Interruptible
 from .._util.shapes import WHOLE, Damaged, Stored, check_arrays
 from .._util.threads import one_blas_thread
 from ..problem import Problem, Result
 from ..streaming.stream import Stream
 from .log import Log, OnIteration, Progress, Step
-from .loop import Interruptible
 
 State = dict[str, np.ndarray]
 #: Is handed a function that returns the state, and decides whether to call it: to make a state may take a while.

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._util.checks import number
+from .._util.interrupts import trying
 from ..combination import Combination
 from ..families.base import Enumerable
 from ..families.finite import Finite
 from ..problem import Problem
 from .base import Solver, TwoStageSolver, result_of
 from .log import Log
-from .loop import Descent, relative_gap, trying, warn_interrupted
+from .loop import Descent, relative_gap, warn_interrupted
 from .workspace import Iterate, Workspace
 
 #: Families up to this size are listed, so that the table shows every kernel; larger ones use a closed form.

@@ -4,9 +4,10 @@
 streams; :func:`open_source` is for choosing columns. Predictions come batch by batch, or go straight to a file.
 
 ``sources.py`` says what a source is and has those in memory, ``files.py`` and ``arrow.py`` those in files,
-``columns.py`` what columns may hold, ``views.py`` sources made of others, ``opening.py`` finds the source for what a
-user passes. A fit looks at the targets first (``survey.py``: labels, means, a sample); ``stream.py`` makes of a source
-what a solver is given, rows held out and shuffled batches; ``predictions.py`` predicts.
+``partitions.py`` those of dask collections, ``columns.py`` what columns may hold, ``views.py`` sources made of others,
+``opening.py`` finds the source for what a user passes. A fit looks at the targets first (``survey.py``: labels, means,
+a sample); ``stream.py`` makes of a source what a solver is given, rows held out and shuffled batches; ``cluster.py`` is
+rows in blocks, here or on a Dask cluster, for solvers that need sums over them alone; ``predictions.py`` predicts.
 """
 
 from __future__ import annotations
@@ -40,10 +41,9 @@ __all__ = [
 #: Where the names live; they are imported when first asked for: a fit of rows in memory reads no files.
 _ROOM = {
     "arrow": "TableWriter",
-    "columns": "MissingColumn NewColumn NotNumbers",
+    "columns": "MissingColumn NewColumn NotNumbers predict_rows",
     "opening": "is_source open_source",
-    "predictions": "bind_for check_probabilities predict_batches predict_rows predict_to prediction_columns "
-    "refuse_input",
+    "predictions": "bind_for check_probabilities predict_batches predict_to prediction_columns refuse_input",
     "sources": "CHUNK_ROWS Source",
     "stream": "Stream",
     "views": "Part Standardised",

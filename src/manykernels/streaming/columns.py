@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -153,3 +154,10 @@ def choose(names, labels, features, columns, drop, *, index=(), first=True) -> t
     if not left:
         raise ValueError("No column is left to predict from; leave fewer out.")
     return left
+
+
+def predict_rows(model, X: Any, method: str = "predict") -> np.ndarray:
+    """Return predictions for rows whose columns are in the model's order, with or without names."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        return getattr(model, method)(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,38 +50,66 @@ def survey(source: Source, *, classify: bool, sample: Sample | None = None, chec
     check : callable, optional
         Called with every chunk.
     """
-    n, total, sums = 0, 0.0, 0.0
-    mass: dict[Any, float] = {}
+    tally = Tally(classify)
     for chunk in source.chunks(targets_only=sample is None):
-        n += len(chunk)
         if check is not None:
             check(chunk)
-        y, s = _checked_targets(chunk, classify)
-        total += float(s.sum())
-        if classify:
-            values, codes = np.unique(y, return_inverse=True)
-            weights = np.bincount(codes.ravel(), weights=s)
-            for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-                mass[value] = mass.get(value, 0.0) + weight
-            if len(mass) > MOST_CLASSES:
-                raise ValueError(
-                    f"y holds more than {MOST_CLASSES:,} different labels; is it the right column?"
-                )
-        else:
-            sums = sums + s @ (y[:, None] if y.ndim == 1 else y)
+        tally.add(chunk)
         if sample is not None:
             sample.offer(chunk)
-    if n == 0:
-        raise ValueError("The source is empty; it must hold at least one row.")
-    if total == 0:
-        raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
-    if not classify:
-        return Survey(n, mean=np.asarray(sums / total))
-    try:
-        classes = np.unique(np.array(list(mass)))
-    except TypeError:
-        raise ValueError("y mixes labels of several types; use text, or numbers.") from None
-    return Survey(n, classes, np.array([mass[c] for c in classes.tolist()]))
+    return tally.found()
+
+
+class Tally:
+    """Counts rows, and the weight of labels or the sum of numbers.
+
+    Parameters
+    ----------
+    classify : bool
+        Whether the targets are labels.
+    """
+
+    def __init__(self, classify: bool):
+        self.classify = classify
+        self.n, self.total, self.sums = 0, 0.0, np.zeros(1)
+        self.mass: dict[Any, float] = {}
+
+    def add(self, chunk: Chunk) -> None:
+        """Look at some more rows."""
+        y, s = _checked_targets(chunk, self.classify)
+        self.n += len(chunk)
+        self.total += float(s.sum())
+        if self.classify:
+            values, codes = np.unique(y, return_inverse=True)
+            weights = np.bincount(codes.ravel(), weights=s, minlength=len(values))
+            self._meet(zip(values.tolist(), weights.tolist(), strict=True))
+        else:
+            self.sums = self.sums + s @ (y[:, None] if y.ndim == 1 else y)
+
+    def join(self, other: Tally) -> None:
+        """Take over what another one has counted."""
+        self.n, self.total, self.sums = self.n + other.n, self.total + other.total, self.sums + other.sums
+        self._meet(other.mass.items())
+
+    def _meet(self, weights: Iterable[tuple[Any, float]]) -> None:
+        for value, weight in weights:
+            self.mass[value] = self.mass.get(value, 0.0) + weight
+        if len(self.mass) > MOST_CLASSES:
+            raise ValueError(f"y holds more than {MOST_CLASSES:,} different labels; is it the right column?")
+
+    def found(self) -> Survey:
+        """Return what all rows tell."""
+        if self.n == 0:
+            raise ValueError("The source is empty; it must hold at least one row.")
+        if self.total == 0:
+            raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
+        if not self.classify:
+            return Survey(self.n, mean=np.asarray(self.sums / self.total))
+        try:
+            classes = np.unique(np.array(list(self.mass)))
+        except TypeError:
+            raise ValueError("y mixes labels of several types; use text, or numbers.") from None
+        return Survey(self.n, classes, np.array([self.mass[c] for c in classes.tolist()]))
 
 
 def _checked_targets(chunk: Chunk, classify: bool):

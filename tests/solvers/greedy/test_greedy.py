@@ -377,7 +377,7 @@ def test_an_expensive_search_is_repeated_only_when_needed():
     family = Products(degree=3).resolve(20)
     scale = Scale.fit(family, X, "trace", np.ones(300))
     pb = Problem(X, (y - y.mean())[:, None], family, scale, get_loss("squared"), 1e4, np.ones(300))
-    limits = Limits(100, criterion=ExtendedBIC(pb))
+    limits = Limits(100, criterion=ExtendedBIC(float(pb.sample_weight.sum()), pb.family.size()))
     plain, lazy = (
         corrective(Greedy(), pb, limits, oracle=Oracle(pb, np.random.default_rng(0), expensive=expensive))
         for expensive in (np.inf, 0.0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._util.interrupts import Interruptible
 from ..._util.threads import one_blas_thread
 from ...families.products.signed import SignedDraws, SignedSampler
 from ...problem import Problem
@@ -14,7 +15,6 @@ from ..aligning import aligned_targets, weigh
 from ..base import NothingAligned
 from ..centring import Centring
 from ..log import logger
-from ..loop import Interruptible
 
 #: Most kernels whose weights are fitted anew at the end: non-negative least squares on so many takes seconds.
 MOST_REFITTED = 1000

@@ -8,6 +8,7 @@ replaced by a fit of all weights (Gehler and Nowozin 2008). The room:
 - ``steps``: the loop of lines 4-10, with all weights fitted again or towards one kernel, its gap and its end;
 - ``refits``: the problem restricted to the kernels that have entered, for any loss; ``least_squares``: the same for the
   squared loss on kernels with one feature each, much faster;
+- ``summed``: the same steps over rows in files or on a cluster, by sums over them;
 - ``stopping``: how many kernels the data support, by an information criterion or by rows held out.
 """
 
@@ -22,13 +23,14 @@ import numpy as np
 from sklearn.base import clone
 
 from ..._util.checks import AUTO, FLAG, choice, number, whole
+from ..._util.interrupts import Interruptible
 from ..._util.text import brief
 from ..._util.threads import one_blas_thread
 from ...families.base import Enumerable, Maximisable, can
-from ...problem import Problem
+from ...problem import Problem, Result
 from ..base import Solver, check_init, generator
 from ..log import Log
-from ..loop import Interruptible, relative_gap, warn_early, warn_interrupted
+from ..loop import relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .least_squares import LeastSquares, refitter_for
 from .steps import Corrective, Limits, Pursuit, Stepwise
@@ -113,6 +115,7 @@ class Greedy(Solver):
     requires = (Maximisable,)
     heredities = ("weak", "strong")
     accepts_init = True
+    accepts_init = sums_rows = True
     rules: ClassVar = {
         "max_kernels": AUTO | whole(1),
         "corrective": FLAG,
@@ -172,6 +175,10 @@ class Greedy(Solver):
             pursuit = self._kind()(self, problem, log, rng, limits, theta)
             pursuit.interrupted = interrupted
             result = pursuit.run()
+        return self._warned(result, pursuit)
+
+    def _warned(self, result: Result, pursuit: Pursuit) -> Result:
+        """Return a result, with a warning where the steps ended before their time."""
         gap = relative_gap(result.gap, result.objective, pursuit.floor)
         if pursuit.interrupted:
             warn_interrupted(result.n_iter, "iterations", gap)
@@ -179,6 +186,18 @@ class Greedy(Solver):
             why = f"above tol={self.tol:g}; {ADVICE[pursuit.ending]}"
             warn_early(self, result.n_iter, "iterations", gap, why)
         return result
+
+    def solve_rows(self, rows, first, on_iteration=None):
+        """Take the same steps over rows that lie elsewhere, by sums over them."""
+        from .summed import solve_summed
+
+        self.check_params()
+        if getattr(first.family, "heredity", "none") != "none":
+            raise ValueError(
+                "kernels asks for heredity of products, which Greedy respects over rows in memory only; pass those, or "
+                "heredity='none'."
+            )
+        return self._warned(*solve_summed(self, rows, first, on_iteration))
 
     def _kind(self) -> type[Pursuit]:
         """Return the kind of steps."""
@@ -192,7 +211,7 @@ class Greedy(Solver):
         rows = DistinctRows(problem)
         most = int(min(MOST_KERNELS, size, max(rows.count // 3, 1)))
         if self.corrective and isinstance(refitter_for(problem, self.tol, self.p), LeastSquares):
-            return Limits(most, criterion=ExtendedBIC(problem, rows)), False
+            return Limits(most, criterion=ExtendedBIC(rows.effective, size)), False
         trial = clone(self).set_params(tol=max(self.tol, ROUGH))
 
         def start(part, log):

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from ..._util.interrupts import Interruptible
 from ...certificates import mean_loss
 from ...combination import Combination
 from ...families.base import Best, Enumerable, HasFeatures, can
 from ...problem import GapKind, Problem, Result, StopReason
 from ..active import FEW_MEMBERS, Active
 from ..log import Log
-from ..loop import PATIENCE, ROUNDING, Bracket, Interruptible
+from ..loop import PATIENCE, ROUNDING, Bracket
 from .least_squares import refitter_for
 from .oracle import CANDIDATES, Oracle
 from .refits import Point, Refitter

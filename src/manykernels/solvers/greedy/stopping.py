@@ -110,9 +110,8 @@ def _by_chance(X: np.ndarray, Y: np.ndarray, number: np.ndarray) -> bool:
 class ExtendedBIC:
     """The extended BIC with γ = 1: N log(RSS/Σs) + k log N + 2 log C(|I|, k), N the effective number of rows."""
 
-    def __init__(self, problem: Problem, rows: DistinctRows | None = None):
-        self.n_rows = (rows or DistinctRows(problem)).effective
-        self.size = problem.family.size()
+    def __init__(self, n_rows: float, size: float):
+        self.n_rows, self.size = n_rows, size
 
     def __call__(self, refitter: Refitter, members: Sequence[Any]) -> float:
         k = len(members)

@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from typing import ClassVar
 
 from ..._util.checks import FLAG, choice, number, whole
+from ..._util.interrupts import Interruptible
 from ..._util.text import brief
 from ..._util.threads import one_blas_thread
 from ...families.base import Samplable
@@ -24,7 +25,7 @@ from ...losses import LOSSES
 from ..active import FEW_MEMBERS
 from ..base import Solver, generator
 from ..log import Log
-from ..loop import Interruptible, relative_gap, warn_early, warn_interrupted
+from ..loop import relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .potentials import NEAR
 from .walk import Walk, gradient_bound
@@ -94,7 +95,9 @@ class MirrorDescent(Solver):
     """
 
     requires = (Samplable,)
-    losses = tuple(name for name in LOSSES if name != "poisson")  # whose slope nothing bounds
+    losses = tuple(
+        name for name in LOSSES if name not in ("poisson", "ordinal")
+    )  # no bound of the slope; one f
     prefers_base_scale = True
     rules: ClassVar = {
         "max_iter": whole(1),

@@ -1,0 +1,90 @@
+"""``fit`` on rows that lie elsewhere, by sums over them: in files, read block by block, or on a Dask cluster.
+
+The path is that of :mod:`.streamed`: the targets are surveyed, a first sample settles everything but the rows, and the
+solver gets these as :class:`~manykernels.streaming.cluster.Rows`, wherever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .._util.text import brief
+from ..persistence.checkpoint import Checkpoint
+from ..problem import Problem
+from ..solvers.log import OnIteration
+from ..streaming.cluster import Block, LocalRows, Rows
+from ..streaming.sources import Chunk, Source
+from .streamed import Encoding, Opening, calibrated, fit_stream, opened, with_C, without_rows
+
+if TYPE_CHECKING:
+    from .base import MKL
+
+
+def fit_source(model: MKL, source: Source, on_iteration: OnIteration | None, checkpoint, classes) -> None:
+    """Fit on rows of a source: as a stream of batches, or by sums over them."""
+    saved = checkpoint if isinstance(checkpoint, Checkpoint | None) else Checkpoint(checkpoint)
+    opening = opened(model, source, saved, classes)
+    if opening.sums:
+        fit_rows(opening, on_iteration, saved)
+    else:
+        fit_stream(opening, on_iteration, saved)
+
+
+class ToBlock:
+    """From a chunk, as it was read, to a block, as a solver sees it.
+
+    Parameters
+    ----------
+    opening : Opening
+        Checks rows and targets.
+    encoding : Encoding
+    """
+
+    def __init__(self, opening: Opening, encoding: Encoding):
+        self.check, self.encoding = opening._check_chunk, encoding
+
+    def __call__(self, chunk: Chunk) -> Block:
+        batch = self.encoding(self.check(chunk)) if len(chunk) else self.encoding.context
+        return Block(batch.X, batch.Y, batch.sample_weight)
+
+
+def fit_rows(opening: Opening, on_iteration: OnIteration | None, saved: Any) -> None:
+    """Hand the rows of a source to the solver, and keep what it returns."""
+    model = opening.model
+    if saved is not None and opening.sums:
+        raise ValueError(
+            f"checkpoint is given, but {brief(opening.solver)} keeps no state of rows that are summed over; leave it "
+            "out: a fit that is begun again ends in the same model."
+        )
+    found, sample = opening._look()
+    assert found.n_rows is not None
+    first = with_C(model, opening._first_problem(sample, found))
+    rows = _rows(opening, first, found.n_rows)
+    model._say(f"{found.n_rows:,} rows in {rows.n_blocks:,} blocks, {brief(model.solver_, 200)}")
+    try:
+        result = model.solver_.solve_rows(rows, first, on_iteration=model._progress(on_iteration))
+        model._say(f"{rows.rounds} rounds over the rows, {rows.sent / 2**20:.1f} MiB sent and received")
+    finally:
+        rows.close()
+    model._store(calibrated(model, result, first), first.C, first)
+
+
+def _rows(opening: Opening, first: Problem, n_rows: int) -> Rows:
+    """Return the rows in blocks, where they are."""
+    source: Any = opening.source
+    to_block = ToBlock(opening, Encoding(opening.model, without_rows(first)))
+    width, memory = first.X.shape[1], opening.model._memory
+    if not hasattr(source, "partitions"):
+        units = [partial(_blocks_of, source, u, to_block) for u in range(len(source.unit_rows()))]
+        return LocalRows(units, n_rows, width=width, memory=memory)
+    from ..streaming.partitions import Prepare, dask_rows, n_workers
+
+    opening.source = Source()  # what is sent to workers has no graph in it
+    keep = 8 * n_rows * (width + 2) <= memory * n_workers()
+    return dask_rows(source.partitions, Prepare(to_block, opening.stamps), n_rows, keep=keep)
+
+
+def _blocks_of(source: Any, unit: int, to_block: ToBlock) -> Iterator[Block]:
+    return map(to_block, source.chunks([unit]))

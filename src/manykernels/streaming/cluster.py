@@ -1,0 +1,378 @@
+"""Rows in blocks, in this process or on a cluster, behind three calls: broadcast, map over blocks, ordered sum.
+
+A method that needs sums over rows alone, round after round, is written once against :class:`Rows` and does not know
+where they are. :class:`LocalRows` reads them from a source on threads; :class:`DaskRows` leaves them to Dask, on
+whatever scheduler or cluster the user has chosen. Sums are added along a tree whose shape depends on the number of
+blocks only, so that results have the same bits with any number of threads or workers, and after a worker was lost:
+blocks are read again from where they came, never scattered.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._util.text import brief
+from .._util.threads import n_threads, one_blas_thread
+from .._version import __version__
+
+#: Sums that are added at a time. More make the tree flatter, and let one worker wait for more of the others.
+FAN = 8
+
+#: What a map over blocks returns to be summed: arrays, or tuples of them.
+Sums = Any
+
+
+class Block(NamedTuple):
+    """Rows that lie together, as a solver sees them.
+
+    Attributes
+    ----------
+    X : (n, d) array
+    Y : (n, c) array
+        Encoded targets.
+    s : (n,) array
+        Weights.
+    """
+
+    X: np.ndarray
+    Y: np.ndarray
+    s: np.ndarray
+
+
+# -- ordered sums --------------------------------------------------------------------------------------
+
+
+def added(*parts: Sums) -> Sums:
+    """Return the sum of arrays, or of tuples of arrays one by one, from the first to the last."""
+    first = parts[0]
+    if isinstance(first, tuple):
+        return tuple(added(*some) for some in zip(*parts, strict=True))
+    if len(parts) == 1:
+        return first
+    total = first + parts[1]  # a new one: what comes in may be kept by somebody
+    for part in parts[2:]:
+        total += part
+    return total
+
+
+class TreeSum:
+    """A sum along a tree: what comes in is added by so many at a time, and so are the sums.
+
+    Parameters
+    ----------
+    add : callable
+        Returns the sum of some parts, or what stands for it.
+    fan : int
+    """
+
+    def __init__(self, add: Callable[..., Any] = added, fan: int = FAN):
+        self.add, self.fan = add, fan
+        self.levels: list[list[Any]] = []
+
+    def take(self, part: Any, level: int = 0) -> None:
+        """Take the next part."""
+        if level == len(self.levels):
+            self.levels.append([])
+        self.levels[level].append(part)
+        if len(self.levels[level]) == self.fan:
+            full, self.levels[level] = self.levels[level], []
+            self.take(self.add(*full), level + 1)
+
+    def total(self) -> Any:
+        """Return the sum of all parts."""
+        rest: list[Any] = []
+        for level in self.levels:  # the lowest has the last parts
+            rest = [*level, *rest]
+            if len(rest) > 1:
+                rest = [self.add(*rest)]
+        return rest[0]
+
+
+# -- the three calls -----------------------------------------------------------------------------------
+
+
+class Rows(ABC):
+    """Rows in blocks, which can be mapped and summed over.
+
+    Attributes
+    ----------
+    n_rows : int
+    n_blocks : int
+    rounds : int
+        Sums so far: each is a pass over the rows, and on a cluster a round of messages.
+    sent : int
+        Bytes that were broadcast and that came back, about.
+    """
+
+    n_rows: int
+    n_blocks: int
+    rounds: int = 0
+    sent: int = 0
+
+    @abstractmethod
+    def broadcast(self, value: Any) -> Any:
+        """Return what stands for a value among the arguments of `map` and `sum`, sent to every worker once."""
+
+    @abstractmethod
+    def map(self, func: Callable[..., Any], *args: Any) -> Any:
+        """Return what stands for ``func(block, *args)`` of every block, which stays where the block is.
+
+        Among the arguments there may be what `broadcast` and `map` have returned; each block gets its own.
+        """
+
+    @abstractmethod
+    def sum(self, func: Callable[..., Sums], *args: Any) -> Sums:
+        """Return Σ over the blocks of ``func(block, *args)``, in an order that depends on the blocks only.
+
+        What `map` has returned among the arguments is computed on the way, and kept for the next rounds.
+        """
+
+    def close(self) -> None:  # noqa: B027 - there may be nothing to give back
+        """Give back what is kept, here and on a cluster."""
+
+    def _count(self, *values: Any) -> None:
+        self.sent += sum(map(n_bytes, values))
+
+
+def n_bytes(value: Any) -> int:
+    """Return the bytes of the arrays in a value, about."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, tuple | list):
+        return sum(map(n_bytes, value))
+    if isinstance(value, dict):
+        return sum(map(n_bytes, value.values()))
+    return 8
+
+
+class LocalRows(Rows):
+    """Rows of this process, block by block on threads.
+
+    Parameters
+    ----------
+    units : sequence of callables
+        Each returns an iterator of blocks, anew every time; units are gone over on several threads, the blocks of one
+        in order.
+    n_rows : int
+    width : int
+        Numbers in a row: rows that fit in `memory` are kept after the first round.
+    memory : int
+        Bytes.
+    """
+
+    def __init__(
+        self, units: Sequence[Callable[[], Iterator[Block]]], n_rows: int, *, width: int, memory: int
+    ):
+        self.units, self.n_rows, self.n_blocks = units, n_rows, len(units)
+        self._kept: dict[int, list[Block]] | None = {} if 8 * n_rows * (width + 2) <= memory else None
+
+    def broadcast(self, value):
+        return value
+
+    def map(self, func, *args):
+        return _Mapped(func, args)
+
+    def sum(self, func, *args):
+        self.rounds += 1
+        tree, waiting = TreeSum(), deque[Any]()
+        with one_blas_thread(), ThreadPoolExecutor(n_threads()) as pool:
+            for unit in range(self.n_blocks):
+                waiting.append(pool.submit(self._of_unit, unit, func, args))
+                if len(waiting) > n_threads():  # no more sums in memory than threads
+                    self._take(tree, waiting.popleft().result())
+            while waiting:
+                self._take(tree, waiting.popleft().result())
+        return tree.total()
+
+    @staticmethod
+    def _take(tree: TreeSum, part: Sums | None) -> None:
+        if part is not None:  # a unit may be empty
+            tree.take(part)
+
+    def _of_unit(self, unit: int, func, args) -> Sums | None:
+        total = None
+        for number, block in enumerate(self._blocks(unit)):
+            own = [a.of(unit, number, block) if isinstance(a, _Mapped) else a for a in args]
+            part = func(block, *own)
+            total = part if total is None else added(total, part)
+        return total
+
+    def _blocks(self, unit: int) -> Iterator[Block]:
+        if self._kept is None:
+            yield from self.units[unit]()
+            return
+        if unit not in self._kept:
+            self._kept[unit] = list(self.units[unit]())
+        yield from self._kept[unit]
+
+    def close(self):
+        self._kept = None
+
+
+class _Mapped:
+    """The values of a map over local blocks, each computed when it is first asked for."""
+
+    def __init__(self, func: Callable[..., Any], args: tuple[Any, ...]):
+        self.func, self.args = func, args
+        self.values: dict[tuple[int, int], Any] = {}
+
+    def of(self, unit: int, number: int, block: Block) -> Any:
+        """Return the value of a block."""
+        if (unit, number) not in self.values:
+            own = [a.of(unit, number, block) if isinstance(a, _Mapped) else a for a in self.args]
+            self.values[unit, number] = self.func(block, *own)
+        return self.values[unit, number]
+
+
+# -- Dask ----------------------------------------------------------------------------------------------
+
+
+class DaskRows(Rows):
+    """Rows of the partitions of a dask collection, wherever Dask computes them.
+
+    Parameters
+    ----------
+    blocks : list of Delayed
+        Each computes a :class:`Block`, from where its rows lie.
+    n_rows : int
+    keep : bool
+        Whether blocks stay in the workers' memory between two rounds. Dask computes those of a lost worker again.
+    """
+
+    def __init__(self, blocks: list[Any], n_rows: int, *, keep: bool):
+        self.n_rows, self.n_blocks = n_rows, len(blocks)
+        self._kept: list[Any] = []
+        self.blocks = self._persisted(blocks) if keep else blocks
+
+    def broadcast(self, value):
+        from dask import delayed
+
+        self._count(value)
+        # A node of the graph, which workers pass on to each other and Dask makes again where it is lost.
+        return self._persisted([delayed(value, traverse=False, pure=False)])[0]
+
+    def map(self, func, *args):
+        return _Parts([_delayed(func)(block, *own) for block, own in self._with_own(args)])
+
+    def _with_own(self, args) -> Iterator[tuple[Any, list[Any]]]:
+        for i, block in enumerate(self.blocks):
+            yield block, [a.values[i] if isinstance(a, _Parts) else a for a in args]
+
+    def sum(self, func, *args):
+        self.rounds += 1
+        add = _delayed(added)
+        tree = TreeSum(add)
+        for block, own in self._with_own(args):
+            tree.take(_delayed(func)(block, *own))
+        fresh = [a for a in args if isinstance(a, _Parts) and not a.computed]
+        total, *kept = self._persisted([tree.total(), *(v for a in fresh for v in a.values)])
+        for parts in fresh:
+            parts.values, kept = kept[: self.n_blocks], kept[self.n_blocks :]
+            parts.computed = True
+        (value,) = computed([total])
+        self._release([total])
+        self._count(value)
+        return value
+
+    def _persisted(self, values: list[Any]) -> list[Any]:
+        from dask import persist
+
+        started = list(persist(*values))
+        self._kept += started
+        return started
+
+    def forget(self, parts: _Parts) -> None:
+        """Let the values of a map go, which no later round needs."""
+        self._release(parts.values)
+
+    def _release(self, values: list[Any]) -> None:
+        gone = set(map(id, values))
+        self._kept = [v for v in self._kept if id(v) not in gone]
+
+    def close(self):
+        """Cancel what is still running or kept on the cluster."""
+        kept, self._kept, self.blocks = self._kept, [], []
+        if "distributed" in sys.modules and kept:
+            from distributed import futures_of
+
+            futures = futures_of(kept)
+            if futures:
+                futures[0].client.cancel(futures, force=True)
+
+
+@dataclass
+class _Parts:
+    """The values of a map over blocks, which Dask computes with the first sum that needs them."""
+
+    values: list[Any]
+    computed: bool = False
+
+
+def _delayed(func):
+    from dask import delayed
+
+    return delayed(func, pure=False, traverse=False)
+
+
+def computed(values: list[Any]) -> tuple[Any, ...]:
+    """Return what Dask computes; what goes wrong on the cluster is one sentence."""
+    from dask import compute
+
+    try:
+        return compute(*values)
+    except Exception as error:
+        name = type(error).__name__
+        if name == "KilledWorker":
+            raise RuntimeError(
+                "Workers died several times over the same partition, most likely for want of memory; use smaller "
+                f"partitions, or workers with more memory ({brief(str(error), 200)})."
+            ) from error
+        if name in ("CancelledError", "FutureCancelledError", "LostError"):
+            raise RuntimeError(
+                "The cluster has gone, or has lost what the fit had there; start it, and fit again."
+            ) from error
+        raise
+
+
+def active_client() -> Any:
+    """Return the client of the cluster that Dask would compute on, None where that is in this process."""
+    if "distributed" not in sys.modules:
+        return None
+    from dask.base import get_scheduler
+    from distributed import default_client
+
+    try:
+        client = default_client()
+    except ValueError:
+        return None
+    return client if getattr(get_scheduler(), "__self__", None) is client else None
+
+
+def check_workers() -> None:
+    """Raise RuntimeError where the active cluster has no workers, or some that cannot run this package's code."""
+    client = active_client()
+    if client is None:
+        return
+    if not client.scheduler_info()["workers"]:
+        raise RuntimeError(
+            f"The Dask cluster at {client.scheduler.address} has no workers; start some, or close the client."
+        )
+    asked = "__import__('manykernels').__version__"
+    for worker, found in client.run(eval, asked, on_error="return").items():
+        if isinstance(found, Exception):
+            raise RuntimeError(
+                f"The worker {worker} cannot import manykernels ({brief(str(found), 120)}); install it there."
+            )
+        if found != __version__:
+            raise RuntimeError(
+                f"The worker {worker} has manykernels {found}, and this process has {__version__}; install the same "
+                "version everywhere."
+            )
