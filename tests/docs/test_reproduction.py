@@ -59,7 +59,9 @@ def test_rows_are_whole(room, records):
 def test_what_is_not_run_lacks_its_data(records):
     for record in records.values():
         for row in record["rows"]:
-            assert row["verdict"] != "not run" or "can be had" in row["because"].replace("cannot", "can"), row["claim"]
+            assert row["verdict"] != "not run" or "can be had" in row["because"].replace("cannot", "can"), (
+                row["claim"]
+            )
 
 
 def test_a_cause_is_given_for_nothing_that_holds(records):
