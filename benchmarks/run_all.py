@@ -77,6 +77,8 @@ PARTS = (
     Part("streaming_roofline", papers=False),
     Part("streaming_tables", papers=False),
     Part("streaming_views", papers=False),
+    Part("views_tables", papers=False),
+    Part("encoding_targets", papers=False),
 )
 
 

@@ -82,7 +82,17 @@ _HOMES = {
 }
 #: All other public names are solvers.
 _HOMES |= {name: "solvers" for name in __all__ if name not in _HOMES and name != "__version__"}
-_ROOMS = ("certificates", "families", "findings", "kernels", "losses", "solvers", "streaming")
+_ROOMS = (
+    "certificates",
+    "displays",
+    "families",
+    "findings",
+    "kernels",
+    "losses",
+    "report",
+    "solvers",
+    "streaming",
+)
 #: Found as attributes as well, though a tab does not show them.
 _INNER = ("combination", "estimators", "features", "machines", "persistence", "predictors", "problem")
 

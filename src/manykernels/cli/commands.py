@@ -30,7 +30,7 @@ def make_application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for command in (fit, predict, show, demo):
+    for command in (fit, predict, show, compare, demo):
         app.command()(_in_one_sentence(command))
     return app
 
@@ -99,6 +99,9 @@ def fit(
     task: options.Task = "auto",
     columns: options.Columns = None,
     drop: options.Drop = None,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
     groups: options.Groups = None,
     memory: options.Memory = None,
     standardize: options.Standardize = True,
@@ -126,6 +129,7 @@ def fit(
         "columns": columns,
         "drop": drop,
         "groups": groups,
+        "dialect": written(sep, decimal, encoding),
         "standardize": standardize,
         "seed": seed,
     }
@@ -144,6 +148,9 @@ def predict(
     data: options.Data,
     output: options.TableOutput = None,
     proba: options.Proba = False,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
     force: options.TableForce = False,
     debug: options.Debug = False,
 ):
@@ -163,7 +170,8 @@ def predict(
     writer = table_writer(output)
     fitted, metadata = load(model), read_metadata(model)
     check_model(fitted, model, proba=proba)
-    rows = open_table_of(fitted, units_of(metadata, fitted.n_features_in_, model), data)
+    units = units_of(metadata, fitted.n_features_in_, model)
+    rows = open_table_of(fitted, units, data, written(sep, decimal, encoding))
     with writer:
         for answer in predict_batches(fitted, rows, method="predict_proba" if proba else "predict"):
             writer.write(prediction_columns(fitted, answer, proba))
@@ -188,6 +196,31 @@ def show(
         print_model(fitted, metadata, top)
 
 
+def compare(
+    data: options.Data,
+    target: options.Target,
+    methods: options.Methods = None,
+    folds: options.Folds = 5,
+    task: options.Task = "auto",
+    columns: options.Columns = None,
+    drop: options.Drop = None,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
+    groups: options.Groups = None,
+    seed: options.SplitSeed = 0,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+):
+    """Compare the default, our solvers and other libraries that are installed, on the same folds of a table."""
+    from .compare import run
+
+    answer_interrupts()
+    dialect = written(sep, decimal, encoding)
+    reading = {"columns": columns, "drop": drop, "groups": groups, "dialect": dialect}
+    run(data, target, task, methods, folds, seed, as_json, **reading)
+
+
 def demo(
     output: options.DemoOutput = Path("demo-output"), seed: options.DemoSeed = 0, debug: options.Debug = False
 ):
@@ -196,6 +229,12 @@ def demo(
 
     answer_interrupts()
     run(output, seed)
+
+
+def written(sep: str | None, decimal: str | None, encoding: str | None) -> dict[str, str]:
+    """Return what --sep, --decimal and --encoding say; a tab may be written as tab."""
+    given = {"sep": "\t" if sep in ("tab", "\\t") else sep, "decimal": decimal, "encoding": encoding}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def may_write(path: Path, force: bool) -> None:

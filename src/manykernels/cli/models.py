@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -20,33 +21,65 @@ from .tables import groups_of, is_class, named, open_table
 KERNELS = ("auto", "gaussian", "laplacian", "linear", "products")
 
 
-def fit_at_once(
-    data, target, task, *, columns, drop, groups, standardize, test_size, seed, described
-) -> tuple[Any, dict[str, Any]]:
-    """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
-    scaled, any_kind = scales(described["kernels"], standardize), reads_tables(described["kernels"])
-    source = open_table(data, target, columns, drop, groups, whole=True, any_kind=any_kind)
+@dataclass(frozen=True)
+class Rows:
+    """A table that is read as a whole.
+
+    Attributes
+    ----------
+    X : table or matrix
+    y : (n,) array
+        Labels, or numbers.
+    names : list of str
+        The columns to predict from.
+    groups : (n,) array or None
+    classify : bool
+    described : str
+        What there is, in one line.
+    """
+
+    X: Any
+    y: np.ndarray
+    names: list[str]
+    groups: np.ndarray | None
+    classify: bool
+    described: str
+
+
+def read_rows(data, target, task, *, columns, drop, groups, dialect, any_kind: bool = True) -> Rows:
+    """Return a table that is read as a whole; `any_kind` says whether columns may hold text, dates and gaps."""
+    source = open_table(data, target, columns, drop, groups, dialect=dialect, whole=True, any_kind=any_kind)
     rows = next(source.chunks(), None)
     if rows is None:
         raise ValueError(f"{data} has no rows.")
     classify = is_class([rows.y], target, task)
     y = rows.y if rows.y.dtype.kind in "Ub" else rows.y.astype(int if classify else float)
-    subjects = None if groups is None else groups_of(source, groups)
-    train, test = split(len(y), y if classify else None, test_size, seed, subjects)
-    X, names = rows.X, list(source.names or ())
-    units = moments(X[train]) if scaled else None
-    model = make_model(classify, seed=seed, **described)
+    subjects, names = None if groups is None else groups_of(source, groups), list(source.names or ())
     kind = count(len(np.unique(y)), "class", "classes") if classify else "regression"
-    say(f"{data.name}: {count(len(y), 'row')}, {count(len(names), 'column')}, target {target} ({kind})")
+    sizes = f"{count(len(y), 'row')}, {count(len(names), 'column')}"
+    return Rows(rows.X, y, names, subjects, classify, f"{data.name}: {sizes}, target {target} ({kind})")
 
-    def part(rows):
+
+def fit_at_once(
+    data, target, task, *, standardize, test_size, seed, described, **reading
+) -> tuple[Any, dict[str, Any]]:
+    """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
+    scaled, any_kind = scales(described["kernels"], standardize), reads_tables(described["kernels"])
+    rows = read_rows(data, target, task, any_kind=any_kind, **reading)
+    X, y, names = rows.X, rows.y, rows.names
+    train, test = split(len(y), y if rows.classify else None, test_size, seed, rows.groups)
+    units = moments(X[train]) if scaled else None
+    model = make_model(rows.classify, seed=seed, **described)
+    say(rows.described)
+
+    def part(some):
         return (
-            X[rows]
+            X[some]
             if any_kind
-            else named(X[rows] if units is None else (X[rows] - units[0]) / units[1], names)
+            else named(X[some] if units is None else (X[some] - units[0]) / units[1], names)
         )
 
-    options = {} if subjects is None else {"groups": subjects[train]}
+    options = {} if rows.groups is None else {"groups": rows.groups[train]}
     seconds = fit_visibly(model, part(train), y[train], **options)
     score = held_out(model, part(test), y[test], y[train])
     return model, kept_beside(target, names, units, len(train), seconds, score)

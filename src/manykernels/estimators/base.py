@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from sklearn.utils.validation import (
 )
 
 from .._util.checks import FLAG, Rule, check_parameters, choice, number, refuse_missing, whole
+from .._util.html import facts
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
 from ..combination import Combination, TargetCombination
@@ -352,6 +354,23 @@ class KernelEstimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "combination_")
 
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram, and of a fitted model what was learned."""
+        diagram = super()._repr_html_inner()  # type: ignore[misc]
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        return f"<div>{diagram}{facts(self._facts())}{self.combination_._repr_html_()}</div>"
+
+    def _repr_mimebundle_(self, **options) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+    def _facts(self) -> dict[str, str]:
+        """Return what is worth knowing of a fitted model at a glance, by label."""
+        return {}
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = not self._pairwise
@@ -463,7 +482,10 @@ class MKL(KernelEstimator):
 
     def _check_arguments(self, on_iteration: OnIteration | None = None) -> None:
         """Refuse switches that are none, and what cannot be called."""
-        check_parameters(self, self.rules)
+        known = signature(type(self)).parameters  # what was left at its default needs no look
+        given = {k: rule for k, rule in self.rules.items() if getattr(self, k) is not known[k].default}
+        if given:
+            check_parameters(self, given)
         if on_iteration is not None and not callable(on_iteration):
             raise ValueError(
                 f"on_iteration is {brief(on_iteration)}; pass a function that takes a step, or leave it out."
@@ -672,6 +694,16 @@ class MKL(KernelEstimator):
 
     # -- words ---------------------------------------------------------------------------------------------
 
+    def _facts(self) -> dict[str, str]:
+        known = {"solver": brief(self.solver_, 80), "loss": self.loss_.name, "C": f"{self.C_:.4g}"}
+        if hasattr(self, "loo_score_"):
+            score = "R²" if self._regresses else "accuracy"
+            known["rows left out"] = f"{score} {self.loo_score_:.4f}"
+        if self.gap_kind_ != "none" and np.isfinite(self.gap_):
+            relative = max(self.gap_, 0.0) / max(abs(self.objective_), 1e-300)
+            known["certificate"] = f"gap {relative:.1e} of the objective ({self.gap_kind_.replace('_', ' ')})"
+        return known
+
     def _say(self, text: str) -> None:
         if self.verbose:
             sys.stderr.write(f"[manykernels] {text}\n")
@@ -781,6 +813,38 @@ class MKL(KernelEstimator):
         out[rows[:, -len(names) :] == 0] = np.nan
         return out
 
+    def view_worth(self, X, y, sample_weight=None, *, cv=None) -> Any:
+        """Return what each view is worth on the rows that have it: how much the score drops when it is kept from them.
+
+        Rows are predicted with all views that they have, and once more without this one, as a row that lacks it
+        would be. Rows that have no other view are left out.
+
+        Parameters
+        ----------
+        X : views
+        y : (n,) or (n, c) array
+        sample_weight : (n,) array, optional
+        cv : int, splitter or iterable, optional
+            None: X are rows that the model was not fitted on. With training rows pass the folds: every row is then
+            predicted by a copy of the model that has not seen it.
+
+        Returns
+        -------
+        DataFrame (records without pandas)
+            One row per view, the most valuable first: ``view``, ``rows`` that have it and another, ``score`` of these
+            (accuracy, or R² with the variance of all targets), ``without`` the view, ``worth``, their difference, and
+            its standard ``error``.
+        """
+        from .worth import view_worth  # here, since fits do without
+
+        records = view_worth(self, X, y, sample_weight, cv=cv)
+        records.sort(key=lambda record: -np.nan_to_num(record["worth"], nan=-np.inf))
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            return records
+        return DataFrame(records)
+
     @property
     def views_(self) -> list[str]:
         """Names of the views that the model was fitted on."""
@@ -791,6 +855,20 @@ class MKL(KernelEstimator):
                 "The model was fitted on one table, and has no views; fit it on a dict of tables."
             )
         return list(names)
+
+    def report(self, path, X, y, **options) -> None:
+        """Write what the model says, and how sure that is, as one HTML file.
+
+        Parameters
+        ----------
+        path : path that ends in .html
+            It appears when it is complete; it needs no network to be read.
+        X, y : the rows that the model was fitted on, and their targets
+        **options : see :func:`manykernels.report.write_report`
+        """
+        from ..report import write_report
+
+        write_report(self, path, X, y, **options)
 
     def predict_to(self, source, path, *, proba: bool = False) -> int:
         """Write predictions for the rows of a source to a file, batch by batch.

@@ -113,8 +113,9 @@ class MKLClassifier(ClassifierMixin, MKL):
         ``"callback"``), ``"max_iter"``, ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
     C_ : float
         The C of the objective: as given, or as the solver chose it (Blockwise).
-    loo_score_, loo_decision_function_ : float, array
-        With LeaveOneOut: scores of the training rows, each left out, and their accuracy, an honest one.
+    loo_score_, loo_decision_function_, loo_proba_ : float, arrays
+        With LeaveOneOut: scores and probabilities of the training rows, each left out, and their accuracy, an honest
+        one.
     solver_, loss_, normalize_ : what ``"auto"`` became
     n_features_in_, feature_names_in_ : int, array
 
@@ -274,6 +275,11 @@ class MKLClassifier(ClassifierMixin, MKL):
         """Scores of the training rows, each by a model that has not seen it; NaN for rows without weight."""
         return targets.decision(self._left_out(), len(self.classes_))
 
+    @property
+    def loo_proba_(self) -> np.ndarray:
+        """Probabilities of the classes for the training rows, from their scores when left out."""
+        return self._probabilities(self._left_out())
+
     def _score_left_out(self, Y, s):
         known = np.isfinite(self._left_out()).all(axis=1) & (s > 0)
         codes = (Y[:, 0] > 0).astype(int) if Y.shape[1] == 1 else Y.argmax(axis=1)
@@ -297,7 +303,10 @@ class MKLClassifier(ClassifierMixin, MKL):
         they are the sigmoid or the softmax of the scores times one factor, learned from scores of rows left out, see
         `calibrate`.
         """
-        F, calibration = self._scores(X), self.result_.calibration
+        return self._probabilities(self._scores(X))
+
+    def _probabilities(self, F: np.ndarray) -> np.ndarray:
+        calibration = self.result_.calibration
         if calibration is None and self.loss_.probabilistic:
             return targets.probabilities(F, len(self.classes_), self.loss_)
         return calibrated(F, np.array([UNTAUGHT]) if calibration is None else calibration)

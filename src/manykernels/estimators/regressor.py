@@ -237,7 +237,8 @@ class MKLRegressor(RegressorMixin, MKL):
         Returns
         -------
         array of shape (views,) or (c, views)
-            In the order of ``views_``; the intercept's part, next to nothing, is shared equally.
+            In the order of ``views_``; the intercept's part, next to nothing, is shared equally. NaN for a target
+            that is constant in `y`.
         """
         Y, F = (
             np.asarray(a, dtype=float).reshape(len(a), -1) for a in (self._check_targets(y), self.predict(X))
@@ -248,7 +249,11 @@ class MKLRegressor(RegressorMixin, MKL):
         mean = np.average(Y, axis=0, weights=s)
         parts = parts + (self.intercept_ - mean) / parts.shape[1]
         Y, F = Y - mean, F - mean
-        split = np.einsum("n,nvc,nc->cv", s, parts, 2 * Y - F) / np.einsum("n,nc,nc->c", s, Y, Y)[:, None]
+        split, total = (
+            np.einsum("n,nvc,nc->cv", s, parts, 2 * Y - F),
+            np.einsum("n,nc,nc->c", s, Y, Y)[:, None],
+        )
+        split = np.divide(split, total, out=np.full(split.shape, np.nan), where=total > 0)
         return split[0] if self._flat else split
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from .._util.threads import one_blas_thread
 from ..certificates import certificate, mean_loss, penalties
 from ..combination import Combination
-from ..families.base import Family
+from ..families.base import Family, HasFeatures, can
 from ..machines import Fit, solve_dual, solve_primal, value_hessian
 from ..predictors import Dual, Predictor, Primal
 from ..problem import Problem
@@ -210,7 +210,8 @@ class Workspace:
     def predictor(self, iterate: Iterate) -> Predictor:
         """Return the predictor of an iterate."""
         combination = self.combination(iterate)
-        if iterate.W is not None:
+        # A union has no features of its own to predict by, even where its bank does.
+        if iterate.W is not None and can(self.family, HasFeatures):
             return Primal(combination, iterate.W, iterate.intercept)
         return Dual.from_training(combination, self.problem.X, iterate.A, iterate.intercept)
 
