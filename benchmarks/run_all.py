@@ -83,6 +83,7 @@ PARTS = (
     Part("survival_tables", papers=False),
     Part("views_tables", papers=False),
     Part("encoding_targets", papers=False),
+    Part("findings_components", papers=False),
 )
 
 
