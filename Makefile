@@ -18,7 +18,7 @@ PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(PYTEST_WORKE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-lowest campaign bench reproduce docs lint format clean distclean
+.PHONY: help demo test test-all test-lowest campaign bench reproduce docs lint format release-check clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ reproduce: $(STAMPS)/test ## run the papers' experiments again (docs/reproductio
 docs: $(STAMPS)/docs ## build the documentation, warnings being errors
 	@$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html"
+
+release-check: $(STAMPS)/release ## build wheel and sdist and try them in fresh environments, newest and lowest versions
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tools/release_check.py
 
 lint: $(STAMPS)/test $(STAMPS)/lint ## ruff (rules and format), import-linter (the rooms) and mypy (types)
 	@$(BIN)/ruff check .

@@ -71,14 +71,19 @@ PARTS = (
     Part("many_finite_kernels", papers=False),
     Part("mirror_descent_rows", papers=False),
     Part("products_recovery", papers=False),
+    Part("interaction_discovery", papers=False),
+    Part("knockoff_columns", papers=False),
+    Part("stability_selection", papers=False),
     Part("streaming_covtype", papers=False),
     Part("streaming_mnist", papers=False),
     Part("stochastic_alignment", papers=False),
     Part("streaming_roofline", papers=False),
     Part("streaming_tables", papers=False),
     Part("streaming_views", papers=False),
+    Part("survival_tables", papers=False),
     Part("views_tables", papers=False),
     Part("encoding_targets", papers=False),
+    Part("findings_components", papers=False),
 )
 
 
@@ -93,10 +98,11 @@ class Times:
     def said(self, parts) -> str:
         """Return the time of some parts together, and how many of them were never timed."""
         unknown = [p.name for p in parts if p.name not in self.known]
-        text = spent(sum(self.known.get(p.name, 0.0) for p in parts))
+        text = f"{spent(sum(self.known.get(p.name, 0.0) for p in parts))} of CPU time"
         if not unknown:
             return text
-        return f"{text} and {len(unknown)} more" if len(unknown) < len(parts) else "an unknown time"
+        others = f" and {len(unknown)} that were never timed"
+        return text + others if len(unknown) < len(parts) else "never timed"
 
     def keep(self, name: str, seconds: float) -> None:
         """Write down what a part took in a quick run."""
@@ -154,12 +160,10 @@ def progress(parts, args, more) -> list[str]:
     kept = [] if "--fresh" in more else parts
     left = [p for p in parts if p not in kept or not finished(args.results / f"{p.name}.json", p.words(more))]
     times, failed = Times(args.quick), []
-    print(
-        f"{len(parts) - len(left)} of {len(parts)} are finished; the rest takes {times.said(left)} of CPU time"
-    )
+    print(f"{len(parts) - len(left)} of {len(parts)} are finished; the rest: {times.said(left)}")
     for i, part in enumerate(left):
         own, rest = times.said([part]), times.said(left[i:])
-        print(f"== {part.name}, {i + 1} of {len(left)}: {own} of CPU time, {rest} to the end", flush=True)
+        print(f"== {part.name}, {i + 1} of {len(left)}: {own}; to the end: {rest}", flush=True)
         out = args.results / f"{part.name}.json"
         if not run(part, out, more):
             failed.append(part.name)

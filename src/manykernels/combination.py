@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._util.arrays import row_blocks
+from ._util.html import bar_table
 from ._util.shapes import Stored, check_arrays, demand
 from .families.base import Family
 from .kernels.plain import whole_power
@@ -163,6 +164,19 @@ class Combination:
         first = [name for name in known if any(name in r for r in records)]
         rest = dict.fromkeys(name for record in records for name in record if name not in first)
         return DataFrame(records, columns=[*(first or ["kernel", "weight", "share"]), *rest])
+
+    def _repr_html_(self) -> str:
+        """Return the kernels with weight as a table with bars, for notebooks."""
+        records = [record for record in self.records() if record["weight"]]
+        columns = {
+            "target": "Target",
+            "kernel": "Kernel",
+            "view": "View",
+            "weight": "Weight",
+            "share": "Share",
+        }
+        known = {key: name for key, name in columns.items() if any(key in record for record in records)}
+        return bar_table(records, known, "share")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from sklearn.utils.validation import (
 )
 
 from .._util.checks import FLAG, Rule, check_parameters, choice, number, refuse_missing, whole
+from .._util.html import facts
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
 from ..combination import Combination, TargetCombination
@@ -352,6 +354,23 @@ class KernelEstimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "combination_")
 
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram, and of a fitted model what was learned."""
+        diagram = super()._repr_html_inner()  # type: ignore[misc]
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        return f"<div>{diagram}{facts(self._facts())}{self.combination_._repr_html_()}</div>"
+
+    def _repr_mimebundle_(self, **options) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+    def _facts(self) -> dict[str, str]:
+        """Return what is worth knowing of a fitted model at a glance, by label."""
+        return {}
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = not self._pairwise
@@ -396,6 +415,10 @@ class MKL(KernelEstimator):
 
     #: Whether targets are numbers.
     _regresses: ClassVar[bool]
+    #: Whether the loss is the estimator's own, and no parameter.
+    _has_own_loss: ClassVar[bool] = False
+    #: Whether there is no other way than machines on all rows at once, within the memory given.
+    _whole: ClassVar[bool] = False
     #: What parameters may be that no other room checks.
     rules: ClassVar[dict[str, Rule]] = {"warm_start": FLAG, "verbose": FLAG | whole(0)}
 
@@ -412,6 +435,9 @@ class MKL(KernelEstimator):
     @abstractmethod
     def _score_left_out(self, Y: np.ndarray, s: np.ndarray) -> None:
         """Keep what the scores of rows left out say, given their encoded targets and weights."""
+
+    def _check_order(self) -> None:
+        """Raise ValueError for classes that are in no order, where the loss takes them as ordered."""
 
     def _times_class_weight(self, s: np.ndarray, y: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
         """Return weights times those of the classes; `balance` has them for a stream as a whole."""
@@ -463,7 +489,10 @@ class MKL(KernelEstimator):
 
     def _check_arguments(self, on_iteration: OnIteration | None = None) -> None:
         """Refuse switches that are none, and what cannot be called."""
-        check_parameters(self, self.rules)
+        known = signature(type(self)).parameters  # what was left at its default needs no look
+        given = {k: rule for k, rule in self.rules.items() if getattr(self, k) is not known[k].default}
+        if given:
+            check_parameters(self, given)
         if on_iteration is not None and not callable(on_iteration):
             raise ValueError(
                 f"on_iteration is {brief(on_iteration)}; pass a function that takes a step, or leave it out."
@@ -494,12 +523,16 @@ class MKL(KernelEstimator):
         C = 1.0 if chosen else float(self.C)
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
+        rows = 0 if self._whole else len(y)
         self.solver_ = solver = make_solver(
-            asked, family, self.random_state, len(y), memory=memory, automatic=automatic
+            asked, family, self.random_state, rows, memory=memory, automatic=automatic
         )
         self.loss_ = solver.settle(family, known.loss or self.loss, n_classes)
-        if not (self.loss_.regression if self._regresses else self.loss_.classifies):
+        suits = self.loss_.regression if self._regresses else self.loss_.classifies
+        if not suits or (self.loss_.joint and not self._has_own_loss):
             self._refuse_loss()
+        if self.loss_.shared:
+            self._check_order()
         refuse_overflow(y if self._regresses else None, C, s)
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
         self.normalize_ = scale.how
@@ -512,14 +545,16 @@ class MKL(KernelEstimator):
         problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
         if isinstance(solver, StreamingSolver):
             solver.check_range(problem)
-        check_memory(solver, family, len(y), None if self.memory is None else memory)
+        room = None if self.memory is None and not self._whole else memory
+        check_memory(solver, family, len(y), room, by_batches=not self._whole)
         return problem
 
     def _refuse_loss(self) -> None:
         """Say which losses are for targets like these."""
         fit = [name for name, k in LOSSES.items() if (k.regression if self._regresses else k.classifies)]
+        kind = "classes" if self._regresses else "numbers"
         raise ValueError(
-            f"loss is {self.loss_.name!r}, which is for {'classes' if self._regresses else 'numbers'}; "
+            f"loss is {self.loss_.name!r}, which is for {'another estimator' if self.loss_.joint else kind}; "
             f"{type(self).__name__} takes {', '.join(map(repr, fit))}."
         )
 
@@ -672,6 +707,16 @@ class MKL(KernelEstimator):
 
     # -- words ---------------------------------------------------------------------------------------------
 
+    def _facts(self) -> dict[str, str]:
+        known = {"solver": brief(self.solver_, 80), "loss": self.loss_.name, "C": f"{self.C_:.4g}"}
+        if hasattr(self, "loo_score_"):
+            score = "R²" if self._regresses else "accuracy"
+            known["rows left out"] = f"{score} {self.loo_score_:.4f}"
+        if self.gap_kind_ != "none" and np.isfinite(self.gap_):
+            relative = max(self.gap_, 0.0) / max(abs(self.objective_), 1e-300)
+            known["certificate"] = f"gap {relative:.1e} of the objective ({self.gap_kind_.replace('_', ' ')})"
+        return known
+
     def _say(self, text: str) -> None:
         if self.verbose:
             sys.stderr.write(f"[manykernels] {text}\n")
@@ -823,6 +868,20 @@ class MKL(KernelEstimator):
                 "The model was fitted on one table, and has no views; fit it on a dict of tables."
             )
         return list(names)
+
+    def report(self, path, X, y, **options) -> None:
+        """Write what the model says, and how sure that is, as one HTML file.
+
+        Parameters
+        ----------
+        path : path that ends in .html
+            It appears when it is complete; it needs no network to be read.
+        X, y : the rows that the model was fitted on, and their targets
+        **options : see :func:`manykernels.report.write_report`
+        """
+        from ..report import write_report
+
+        write_report(self, path, X, y, **options)
 
     def predict_to(self, source, path, *, proba: bool = False) -> int:
         """Write predictions for the rows of a source to a file, batch by batch.

@@ -42,7 +42,8 @@ def predictor_of(model: Any) -> Predictor:
 
 def rows_of(model: Any, X: Any, name: str) -> np.ndarray:
     """Return rows as the matrix of numbers that the predictor sees."""
-    if X is None or not hasattr(X, "__len__") or not len(X):
+    size = X.shape[0] if hasattr(X, "shape") else len(X) if hasattr(X, "__len__") else 0
+    if not size:  # a dict of views has as many as it has views
         raise ValueError(f"{name} has no rows; pass some, such as the training rows.")
     return dense(model._rows(X)).astype(float, copy=False)
 
@@ -92,7 +93,8 @@ class Reader:
     def __init__(self, predictor: Predictor, background: np.ndarray, origins: list[Origin]):
         self.predictor, self.background, self.origins = predictor, background, origins
         self.combination = predictor.combination
-        self.used = np.flatnonzero(np.atleast_2d(self.combination.weights).any(axis=0)).tolist()
+        used = np.atleast_2d(self.combination.weights).any(axis=0) & bool(len(getattr(predictor, "A", [0])))
+        self.used = np.flatnonzero(used).tolist()  # none without support rows: a constant
 
     def expansion(self) -> Expansion | Sampled:
         """Return the predictor in the form that its kernels allow."""

@@ -18,7 +18,16 @@ from .views import Whole
 
 
 def open_source(
-    data, *, columns=None, drop=None, views=None, whole: bool = False, chunk_rows: int = CHUNK_ROWS
+    data,
+    *,
+    columns=None,
+    drop=None,
+    views=None,
+    whole: bool = False,
+    chunk_rows: int = CHUNK_ROWS,
+    sep: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
 ) -> Source:
     """Return rows that can be read chunk by chunk.
 
@@ -26,9 +35,9 @@ def open_source(
     ----------
     data : path, list of paths, pyarrow Dataset, table, array, dask collection, or iterable of batches
         A path names a Parquet, CSV, TSV, Feather or Arrow file, a folder of them, or those that match a pattern such
-        as ``"rows/*.parquet"``. Batches are pairs (X, y), triples
-        (X, y, sample_weight), or tables with named columns (dicts, DataFrames, Arrow record batches). An iterator,
-        such as a generator, can be read once only.
+        as ``"rows/*.parquet"``; with `whole` also an Excel, NumPy (npz) or svmlight file. Batches are pairs (X, y),
+        triples (X, y, sample_weight), or tables with named columns (dicts, DataFrames, Arrow record batches). An
+        iterator, such as a generator, can be read once only.
     columns : list of str, optional
         The columns to predict from; all but the target and the weights by default. They must hold numbers; booleans
         count as 0 and 1.
@@ -40,15 +49,19 @@ def open_source(
         of no group are not used. A model that was fitted on views finds their columns by name and needs no groups.
     whole : bool
         Whether to read a file at once, for one that fits in memory: all its rows are one chunk, and the types of
-        columns in text are told by all of them, where otherwise the first megabyte tells.
+        columns in text are told by all of them, where otherwise the first megabyte tells. Marks between thousands
+        and dates in other orders than ISO's are understood then.
     chunk_rows : int
         Most rows that are read from a file together.
+    sep, decimal, encoding : str, optional
+        Of text: what stands between two values, the decimal mark, and the encoding. By default the text itself tells.
 
     Returns
     -------
     Source
     """
     from .arrow import Tables  # here, so that a fit of rows in memory does without
+    from .dialect import Dialect
     from .files import open_dataset, read_whole
 
     if columns is not None and drop is not None:
@@ -61,10 +74,11 @@ def open_source(
         return data if columns is None and drop is None else data.choosing(columns, drop)
     if is_lazy(data):
         return Lazy(data, columns, drop)
+    dialect = Dialect(sep, decimal, encoding)
     if _is_path(data) and whole:
-        return Whole(Tables(read_whole(data), columns, drop, data, chunk_rows))
+        return Whole(Tables(read_whole(data, dialect), columns, drop, data, chunk_rows))
     if _is_path(data) or (isinstance(data, list) and data and all(_is_path(d) for d in data)):
-        return Tables(open_dataset(data), columns, drop, data, chunk_rows)
+        return Tables(open_dataset(data, dialect), columns, drop, data, chunk_rows)
     if _is_dataset(data):
         return Tables(data, columns, drop, chunk_rows=chunk_rows)
     if isinstance(data, np.ndarray) or sp.issparse(data):
