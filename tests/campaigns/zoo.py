@@ -9,9 +9,10 @@ from functools import cache
 import numpy as np
 import scipy.sparse as sp
 
-from manykernels import AlignedKernel, MKLClassifier, MKLRegressor, MKLSurvival
+from manykernels import AlignedKernel, MKLClassifier, MKLOutlier, MKLRegressor, MKLSurvival
 from manykernels.families import Dirichlets, Finite, Gaussians, Laplacians, Products, Union
 from manykernels.kernels import RBF, Constant, Dirichlet, Laplacian, Linear, Pairwise, Polynomial
+from manykernels.losses import Quantile
 from manykernels.persistence import save
 from manykernels.solvers import (
     SILP,
@@ -40,6 +41,8 @@ LABELS = np.array(["a", "b", "c"])[np.digitize(y, [-0.3, 0.3])]
 TABLE = np.column_stack([X[:, 0], np.where(X[:, 1] > 0, "up", "down"), np.where(X[:, 2] > 1, None, X[:, 2])])
 DATES = np.column_stack([TABLE, [dt.date(2020, 1, 1) + dt.timedelta(days=i) for i in range(240)]])
 STACK = np.stack([X @ X.T, (1 + X @ X.T) ** 2], axis=2)
+GRADES = np.digitize(y, [-0.3, 0.3])
+BOTH = np.column_stack([y, X[:, 2] - y])
 SPARSE = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
 VIEWS = {"wide": X[:80, :2], "text": TABLE[:80, 1:]}
 UNIT = 1 / (1 + np.exp(-X))
@@ -77,6 +80,11 @@ def survive(kernels, solver="auto", rows=X[:80], **options):
     return lambda: MKLSurvival(kernels, solver=solver, **{"C": 1.0} | options).fit(rows, times)
 
 
+def watch(kernels, solver="uniform", rows=X[:80], **options):
+    """Return how to make a model of what is usual."""
+    return lambda: MKLOutlier(kernels, solver=solver, **options).fit(rows)
+
+
 def align(kernels, solver="auto"):
     """Return how to make a kernel."""
     return lambda: AlignedKernel(kernels, solver=solver).fit(X, y)
@@ -96,7 +104,15 @@ MODELS = {
     "two targets": regress(TWO, SimpleMKL(), targets=np.column_stack([y, -y])),
     "hinges": classify(TWO, SILP(), labels=y > 0, loss="hinge"),
     "softmax": classify(TWO, LpNorm(p=1.5), loss="softmax"),
-    "grades": classify(TWO, LpNorm(), labels=np.digitize(y, [-0.3, 0.3]), loss="ordinal"),
+    "grades": classify(TWO, LpNorm(), labels=GRADES, loss="ordinal"),
+    "grades of a table": classify("auto", rows=TABLE[:80], labels=GRADES[:80], loss="ordinal"),
+    "grades in views": classify("auto", rows=VIEWS, labels=GRADES[:80], loss="ordinal"),
+    "per target": regress(TWO, LpNorm(), targets=BOTH, weights="per_target"),
+    "per target, bandwidths": regress("auto", rows=X[:80], targets=BOTH[:80], weights="per_target"),
+    "per target, views": regress("auto", rows=VIEWS, targets=BOTH[:80], weights="per_target", C="auto"),
+    "outliers": watch(TWO, nu=0.2),
+    "outliers, learned": watch([RBF(1.0), RBF(3.0), Linear([0])], LpNorm(p=1.5)),
+    "outliers, sparse": watch(TWO, rows=SPARSE),
     "survival": survive(TWO, LpNorm(), ties="efron"),
     "survival of a table": survive("auto", rows=TABLE[:80]),
     "balanced": classify(TWO, Single(), labels=y > 0, loss="logistic", class_weight="balanced"),
@@ -105,6 +121,14 @@ MODELS = {
     "ufo": classify(TWO, Ufo(random_state=0), labels=y > 0),
     "products": regress(Products(degree=2), Greedy(max_kernels=3)),
     "products of kernels": regress(Products(2, TWO), Greedy(max_kernels=3)),
+    "products of a table": regress(Products(2), GREEDY, TABLE[:80], y[:80]),
+    "products with heredity": classify(Products(3, heredity="strong"), GREEDY, TABLE[:80], TABLE[:80, 1] == "up"),
+    "products as they are": regress(Products(2, standardize=False, heredity="weak"), Greedy(max_kernels=3)),
+    "products in order": regress(Products(2, count="ordered", degree_prior=[1.0, 0.5]), GREEDY),
+    "survival of products": survive(Products(2), LpNorm(), TABLE[:80]),
+    "no kernel": classify(Products(1), GREEDY, X[:80], y[:80] > 0),
+    "losses with parameters": regress(TWO, LpNorm(), loss=Quantile(0.8)),
+    "counts of events": regress(TWO, LpNorm(), targets=np.round(np.abs(3 * y)), loss="poisson"),
     "second order": classify(TWO, HessianMKL(), labels=y > 0),
     "hierarchy": regress(Products(2), Hierarchical(), **FEW),
     "powers": regress(Products(degree=3), PolynomialMKL(starts=2, random_state=0), **FEW),
@@ -150,10 +174,18 @@ ROWS |= {
     "table": TABLE[:5],
     "survival of a table": TABLE[:5],
     "table in grids": TABLE[:5],
+    "grades of a table": TABLE[:5],
+    "products of a table": TABLE[:5],
+    "products with heredity": TABLE[:5],
+    "survival of products": TABLE[:5],
     "table of numbers": DATES[:5],
 }
+SEEN = {name: part[:5] for name, part in VIEWS.items()}
 ROWS |= {
-    "views": {name: part[:5] for name, part in VIEWS.items()},
+    "views": SEEN,
+    "grades in views": SEEN,
+    "per target, views": SEEN,
+    "outliers, sparse": SPARSE[:5],
     "counts": UNIT[:5],
     "sparse": SPARSE[:5],
     "sparse rows": SPARSE[:5],

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import StandardScaler
@@ -202,3 +203,14 @@ def test_numbers_have_no_factor_and_no_rows_the_usual_one():
     assert fit_calibration(np.zeros((0, 1)), np.zeros((0, 1)), np.ones(0)) == pytest.approx(
         UNTAUGHT, rel=1e-3
     )
+
+
+def test_a_model_without_kernels_has_the_shares_of_the_classes():
+    """No line lowers the hinges of a checkerboard: the constant is best, and calibrated as any model is."""
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    y = X[:, 0] * X[:, 1] > -0.2
+    with pytest.warns(ConvergenceWarning, match="no other kernel lowers the objective"):
+        model = MKLClassifier(Products(1), solver=Greedy(), C=1.0).fit(X, y)
+    assert not len(model.combination_.members)
+    P = model.predict_proba(X)[:, 1]
+    assert np.ptp(P) == 0 and P[0] == pytest.approx(y.mean(), abs=0.05)  # one factor, with a prior

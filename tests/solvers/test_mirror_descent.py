@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.certificates import certify
-from manykernels.families import Finite, Products
+from manykernels.families import Finite, Gaussians, Products
 from manykernels.families.products.sampling import uniform_probability
 from manykernels.kernels import RBF
 from manykernels.losses import get_loss
@@ -592,3 +592,52 @@ def test_weights_to_start_from_are_refused():
     X, y = table()
     with pytest.raises(ValueError, match="init is given, but MirrorDescent has no weights to start from"):
         MKLRegressor(Products(degree=2), solver=MirrorDescent(20), C=1.0).fit(X, y, init=[1.0])
+
+
+# -- a continuum -----------------------------------------------------------------------------------------
+
+
+class Counting(Gaussians):
+    """Counts the kernels that sums and forms are made of."""
+
+    evaluated = 0
+
+    def _kernels(self, members):
+        Counting.evaluated += len(members)
+        return super()._kernels(members)
+
+
+@pytest.mark.parametrize("p", [1.1, 4 / 3])
+def test_steps_over_a_continuum_evaluate_as_many_kernels_each_however_many_were_met(p):
+    X, y = table(n=30)
+    counts = []
+    for steps in (20, 80):
+        Counting.evaluated = 0
+        MirrorDescent(steps, p=p, random_state=0).solve(problem(X, y, Counting(), how="trace"))
+        counts.append(Counting.evaluated)
+    assert counts[1] <= 4.2 * counts[0]  # 16 times if each step looked at all kernels met
+
+
+def test_the_trace_over_a_continuum_is_j_at_the_weights():
+    X, y = table(n=30)
+    pb = problem(X, y, Gaussians(), how="trace")
+    walk = walk_of(MirrorDescent(10, p=1.2), pb)
+    walk.steps()
+    fit = walk.active.solve()
+    J = value_at(pb, walk.active.members, walk.active.theta, 1.2)
+    assert walk.objective_at(fit) == pytest.approx(J, rel=1e-9)  # the machine's tolerance
+    assert walk.active.objective(fit, walk.active.norms(fit)) <= J * (1 + 1e-9)
+
+
+def test_kernels_beyond_the_room_for_matrices_are_evaluated_anew():
+    X, y = table(n=30)
+    pb = problem(X, y, Gaussians(), how="trace")
+    members, theta = [0.5, 1.0, 2.0, 4.0], np.array([0.1, 0.2, 0.3, 0.4])
+    sums = []
+    for room in (0, 2, 9):
+        active = Active(pb, 4 / 3, kept_bytes=room * 8 * 30**2)
+        active.include(members, active.rho_of(members))
+        active.reweigh(theta)
+        sums.append(active._gram())
+    np.testing.assert_allclose(sums[1], sums[0], rtol=1e-14)
+    np.testing.assert_allclose(sums[2], sums[0], rtol=1e-14)

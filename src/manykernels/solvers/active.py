@@ -58,6 +58,43 @@ class _AllMembers:
         return draw_from(self.members, g, size, rng)
 
 
+class _Met:
+    """Gram matrices of members met one after the other, as long as they fit; those of later ones are evaluated anew.
+
+    Parameters
+    ----------
+    problem : Problem
+    most_bytes : int
+        What may be kept.
+    """
+
+    def __init__(self, problem: Problem, most_bytes: int):
+        self.family: Any = problem.family
+        self.X, self.shape = problem.X, (problem.n_rows, problem.n_rows)
+        self.room = most_bytes // (8 * problem.n_rows**2)
+        self.kept = 0
+        self.matrices = np.empty((0, problem.n_rows**2))
+
+    def append(self, member: Any) -> None:
+        """Keep the matrix of the next member, if there is room."""
+        if self.kept == self.room:
+            return
+        if self.kept == len(self.matrices):
+            more = np.empty((min(self.room, max(16, 2 * self.kept)), self.matrices.shape[1]))
+            more[: self.kept] = self.matrices
+            self.matrices = more
+        self.matrices[self.kept] = self.family.gram(self.X, self.X, [member], np.ones(1)).ravel()
+        self.kept += 1
+
+    def gram(self, members: Sequence[Any], weights: np.ndarray) -> np.ndarray:
+        """Return the weighted sum of all members."""
+        k = self.kept
+        K = (weights[:k] @ self.matrices[:k]).reshape(self.shape)
+        if len(members) > k:
+            K += self.family.gram(self.X, self.X, members[k:], weights[k:])
+        return K
+
+
 class Active:
     """A growing list of members with weights θ, updated incrementally.
 
@@ -72,9 +109,12 @@ class Active:
         The norm of the objective.
     many_rows : int
         From so many rows on, the squared loss keeps the sums over rows of its columns.
+    kept_bytes : int
+        Gram matrices of members that cannot be listed are kept up to so many bytes: for those who replace all weights
+        again and again (:meth:`reweigh`), which would evaluate all kernels each time.
     """
 
-    def __init__(self, problem: Problem, p: float, many_rows: int = MANY_ROWS):
+    def __init__(self, problem: Problem, p: float, many_rows: int = MANY_ROWS, kept_bytes: int = 0):
         self.problem = problem
         self.family: Any = problem.family
         self.p = p
@@ -89,6 +129,9 @@ class Active:
         self._list: _AllMembers | None = None
         if self._columns is None and can(self.family, Enumerable) and self.family.size() <= FEW_MEMBERS:
             self._list = _AllMembers(problem, self.rho_of)
+        self._met: _Met | None = None
+        if self._columns is None and self._list is None and kept_bytes:
+            self._met = _Met(problem, kept_bytes)
         self._K: np.ndarray | None = None
         self._unit = 1.0  # K_θ is _unit · _K
         self._last: Fit | None = None
@@ -131,6 +174,8 @@ class Active:
                 wider[:, :i] = self._columns
                 self._columns = wider
             self._columns[:, i] = self.family.features(self.problem.X, [member])[:, 0]
+        if self._met is not None:
+            self._met.append(member)
         return i
 
     def _add_gram(self, places, weights):
@@ -167,6 +212,7 @@ class Active:
         if self._columns is not None:
             kept = np.asfortranarray(self._columns[:, keep])
             self._columns = kept if kept.shape[1] else np.empty((len(kept), 16), order="F")
+        self._met = None  # its matrices are those of the members as they came
         self._K, self._unit = None, 1.0
 
     def segment(self, member, rho_sq: float) -> Segment:
@@ -211,6 +257,8 @@ class Active:
                 self._K = (phi * self.weights()) @ phi.T
             elif self._list is not None:
                 self._K = self._list.gram(self.members, self.weights())
+            elif self._met is not None:
+                self._K = self._met.gram(self.members, self.weights())
             else:
                 X = self.problem.X
                 self._K = self.family.gram(X, X, self.members, self.weights())
@@ -246,6 +294,12 @@ class Active:
         b = self.intercept(fit)
         loss = mean_loss(pb.loss, pb.Y, fit.F, pb.sample_weight)
         return loss + self.lam / 2 * (norm(norms, self.p) ** 2 + float(b @ b))
+
+    def value(self, fit: Fit) -> float:
+        """Return J(θ) >= P at a machine on Gram matrices; as F = (K_θ + 11ᵀ)A, no kernel is looked at."""
+        pb = self.problem
+        loss = mean_loss(pb.loss, pb.Y, fit.F, pb.sample_weight)
+        return loss + self.lam / 2 * float(np.vdot(fit.A, fit.F))
 
     def dual(self, fit: Fit, dual_norm: float) -> float:
         """Return D at a solution of the machine, given ‖g‖_ν* over the whole family."""

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..combination import Combination
+from ..machines import solve_primal
 from ..problem import Problem
 from .base import generator, machine_on
 from .calibration import are_classes, class_numbers
@@ -156,5 +157,16 @@ def left_out_at(problem: Problem, combination: Combination, A: np.ndarray | None
     for train, test in parts:
         part, rows = problem.apart(train, test)
         start = None if A is None else A[train]
-        scores[test] = machine_on(part, combination, Log(None, 0.0), start).predictor.scores(rows)
+        if len(combination.members):
+            scores[test] = machine_on(part, combination, Log(None, 0.0), start).predictor.scores(rows)
+        else:
+            scores[test] = _constant(part)
     return scores
+
+
+def _constant(problem: Problem) -> np.ndarray:
+    """Return the intercept of a machine without kernels, which may be the best there is."""
+    pb = problem
+    fit = solve_primal(np.ones((pb.n_rows, 1)), pb.Y, pb.loss, pb.C, pb.sample_weight)
+    assert fit.W is not None
+    return fit.W[0]

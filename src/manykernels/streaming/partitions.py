@@ -24,7 +24,8 @@ def is_lazy(value: Any) -> bool:
     """Whether a value is a dask collection, or a dict of these; dask is not imported for that."""
     if isinstance(value, Mapping):
         return bool(value) and all(map(is_lazy, value.values()))
-    return type(value).__module__.partition(".")[0] == "dask" and hasattr(value, "__dask_graph__")
+    package = type(value).__module__.partition(".")[0]
+    return package in ("dask", "dask_expr") and hasattr(value, "__dask_graph__")  # DataFrames of 2024 are the latter's
 
 
 class Partition(Batches):

@@ -79,12 +79,13 @@ class MirrorDescent(Solver):
     Notes
     -----
     Takes any loss but Poisson's, and families that can draw. Over a continuum it optimises over those drawn (Algorithm
-    4), and ``gap_kind_`` is ``"none"``. Departs from the references: other p than 4/3; rows drawn; the returned weights
-    are scaled to ‖θ‖_ν = 1, which never raises J; with ``step="normalised"`` the average leaves out the first half of
-    the steps, when θ is still on its way to the sphere. By Theorem 3.1, J at the average exceeds the optimum by at most
-    √(2Bδ/(αT)) on average, B being the bound of the estimate squared. That is √(B/((ν - 1) T)) for p in (1, 4/3],
-    whatever the number m of kernels; √(2B log m/T) for p = 1; and √(B m^(1 - 2/ν)/T) above 4/3, which is not free of
-    the dimension. The theorem's step is for draws from all rows.
+    4), ``gap_kind_`` is ``"none"``, and ``trace_`` has J(θ) of every step, which is not below the objective. Departs
+    from the references: other p than 4/3; rows drawn; the returned weights are scaled to ‖θ‖_ν = 1, which never raises
+    J; with ``step="normalised"`` the average leaves out the first half of the steps, when θ is still on its way to the
+    sphere. By Theorem 3.1, J at the average exceeds the optimum by at most √(2Bδ/(αT)) on average, B being the bound of
+    the estimate squared. That is √(B/((ν - 1) T)) for p in (1, 4/3], whatever the number m of kernels; √(2B log m/T)
+    for p = 1; and √(B m^(1 - 2/ν)/T) above 4/3, which is not free of the dimension. The theorem's step is for draws
+    from all rows.
 
     The gap is exact for families of up to 5,000 members. For larger ones it is a statistical estimate:
     ``Σ_i g_i^ν*``, 1/ν + 1/ν* = 1, is known over the kernels met and estimated without bias over the others, by the

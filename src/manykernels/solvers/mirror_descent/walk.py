@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...certificates import conjugate_exponent, norm
+from ...families.bank import BANK_SIZES
 from ...families.base import Enumerable, can
 from ...problem import GapKind, Problem, Result
 from ..active import FEW_MEMBERS, Active
 from ..log import Log
 from ..loop import ROUNDING
-from .potentials import potential_of
+from .potentials import Power, potential_of
 
 #: One-sided 95 % limit of a normal variable: what "upper confidence limit" means here.
 QUANTILE = 1.645
@@ -35,8 +36,10 @@ class Walk:
     def __init__(self, solver: Any, problem: Problem, log: Log, rng: np.random.Generator):
         self.solver, self.problem, self.log, self.rng = solver, problem, log, rng
         self.family: Any = problem.family
-        self.active = Active(problem, solver.p)
         self.potential = potential_of(solver.p, self.family.size())
+        # Where weights are scaled and added to, so is the sum of the kernels, and none is needed twice.
+        kept = BANK_SIZES.cache_bytes if isinstance(self.potential, Power) else 0
+        self.active = Active(problem, solver.p, kept_bytes=kept)
         n_rows = solver.sampled_rows(problem.n_rows)
         self.rows: Any = None  # draws from some rows, where not all are to be looked at
         if n_rows is not None:
@@ -58,7 +61,7 @@ class Walk:
         check = max(1, T // 10)
         for k in range(1, T + 1):
             fit = self.active.solve()
-            objective = self.active.objective(fit, self.active.norms(fit))
+            objective = self.objective_at(fit)
             due = k % check == 0 and k < T and self.solver.tol > 0
             gap = self.gap_at(fit, objective) if due else None
             known = math.nan if gap is None else gap.value
@@ -70,6 +73,12 @@ class Walk:
             if self.stopped:
                 return
             self.move(fit.A)
+
+    def objective_at(self, fit) -> float:
+        """Return P, or J(θ) over a continuum: there P would take all kernels met, evaluated anew in every step."""
+        if math.isinf(self.family.size()):
+            return self.active.value(fit)
+        return self.active.objective(fit, self.active.norms(fit))
 
     def remember(self, k: int) -> None:
         """Add the iterate to the average; θ_0 counts for the theorem's step only."""
