@@ -242,6 +242,8 @@ class Opening:
         weight = getattr(model, "class_weight", None)
         self.balances = isinstance(weight, str) and weight == "balanced"
         self.balance: np.ndarray | None = None
+        #: Of partitions: how each looked when it was first read.
+        self.stamps: list[Any] = []
 
     def stream(self) -> Stream:
         """Return the stream."""
