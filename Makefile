@@ -18,7 +18,7 @@ PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n $(PYTEST_WORKE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-lowest campaign bench reproduce docs lint format clean distclean
+.PHONY: help demo test test-all test-lowest campaign bench reproduce docs lint format release-check clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,7 +43,7 @@ test-lowest: $(STAMPS)/venv ## the quick tests with the lowest versions of all d
 
 campaign: $(STAMPS)/test ## the campaigns of docs/reliability.md, under an hour; others with PYTEST_ARGS="--campaign-seed 1000000"
 	@$(ONE_THREAD) NUMBA_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest tests/campaigns --tries 1 -q \
-		--timeout=7200 $(PYTEST_ARGS)
+		-n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 bench: $(STAMPS)/test ## run all benchmarks; options in BENCH_ARGS="..."
 	@$(ONE_THREAD) $(BIN)/python benchmarks/run_all.py $(BENCH_ARGS)
@@ -54,6 +54,9 @@ reproduce: $(STAMPS)/test ## run the papers' experiments again (docs/reproductio
 docs: $(STAMPS)/docs ## build the documentation, warnings being errors
 	@$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html"
+
+release-check: $(STAMPS)/release ## build wheel and sdist and try them in fresh environments, newest and lowest versions
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tools/release_check.py
 
 lint: $(STAMPS)/test $(STAMPS)/lint ## ruff (rules and format), import-linter (the rooms) and mypy (types)
 	@$(BIN)/ruff check .

@@ -30,7 +30,12 @@ OPENML = {
 #: The training rows, which come first, of sets that are split once and for all.
 FIRST = {"mnist": 60_000, "pendigits": 7494}
 #: The views of data sets that have several.
-VIEWS = {"mfeat": ("fou", "fac", "kar", "pix", "zer", "mor"), "leaves100": ("margin", "shape", "texture")}
+VIEWS = {
+    "mfeat": ("fou", "fac", "kar", "pix", "zer", "mor"),
+    "leaves100": ("margin", "shape", "texture"),
+    "webkb": ("anchor", "content"),
+    "proteinfold": tuple(f"view{k:02d}" for k in range(1, 13)),
+}
 
 
 def parser(description: str) -> argparse.ArgumentParser:

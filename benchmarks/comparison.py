@@ -212,12 +212,16 @@ class Comparison:
         return f"one {noun}" if self.counts == "1" else f"median and quartiles over {self.counts} {noun}s"
 
     def rank_table(self, about, published, unit=100.0, digits=2) -> dict:
-        """Return median ranks among the published methods, the published ones in brackets, and mean errors of all."""
+        """Return median ranks among the published methods, the published ones in brackets, and mean errors of all.
+
+        The standard error is that of the mean over tasks, over the repetitions that all tasks have.
+        """
         ranks, lines = self.ranks(published), []
         for m in sorted(self.methods, key=lambda m: (ranks.get(m, np.inf), self.methods.index(m))):
             rank = f"{ranks[m]:g} ({published[m]:g})" if m in ranks else "–"
-            mean = unit * np.mean([self.errors[m][t].mean() for t in self.tasks])
-            lines.append([m, rank, f"{mean:.{digits}f}"])
+            whole = min(len(self.errors[m][t]) for t in self.tasks)
+            means = np.mean([self.errors[m][t][:whole] for t in self.tasks], axis=0)
+            lines.append([m, rank, self._cell(unit * means, digits)])
         return self._table(about, ["", "median rank", "mean error"], lines)
 
     def task_table(self, about, names, unit=100.0, digits=1) -> dict:

@@ -74,7 +74,7 @@ def summary(parts: list[dict]) -> dict:
     return out
 
 
-def main() -> None:
+def main():
     args = parser(__doc__).parse_args()
     journal = Journal(args.out, args.fresh)
     record: dict = {"settings": {"rows": ROWS, "columns": COLUMNS, "fdr": FDR}, "found": {}}

@@ -27,8 +27,6 @@ from papers import ITEMS, VERDICTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "docs" / "results", ROOT / "docs" / "reproduction.md"
-#: Rows of items whose runs are not finished; it is gone when all are.
-PENDING = RESULTS / "pending.json"
 BLOCK = re.compile(r"(<!-- verdicts: (?P<of>[^>]+?) -->\n).*?(<!-- end of verdicts -->)", re.DOTALL)
 FIGURES = re.compile(r"(<!-- figures: (?P<of>\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 KEPT = ("benchmark", "command", "seconds", "machine", "rows", "tables")
@@ -227,15 +225,6 @@ def store(path: pathlib.Path) -> None:
         raise SystemExit(f"{path} is of a quick run, which has no verdict.")
     if record.get("rows"):
         _write(RESULTS / path.name, {key: record[key] for key in KEPT if key in record})
-        settle({(r["source"], r["item"]) for r in record["rows"]})
-
-
-def settle(items) -> None:
-    """Take items that have been run off the list of those whose runs are not finished."""
-    if PENDING.exists():
-        record = json.loads(PENDING.read_text(encoding="utf-8"))
-        record["rows"] = [r for r in record["rows"] if (r["source"], r["item"]) not in items]
-        _write(PENDING, record) if record["rows"] else PENDING.unlink()
 
 
 def _write(path: pathlib.Path, record: dict) -> None:

@@ -24,8 +24,10 @@ from common import command
 from reproduction import ROOT, spent, stored
 
 HERE = pathlib.Path(__file__).parent
-#: CPU seconds each part took, full and quick, where it was measured last.
+#: CPU seconds that each part took in a quick run, where it was measured last.
 TIMES = HERE / "times.json"
+#: Of the comparisons, unless they are given fewer.
+REPETITIONS = 10
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ PARTS = (
     Part("sampling_quadratic"),
     Part("mirror_descent_convergence"),
     Part("mirror_descent_dimensions"),
+    Part("thesis_setup"),
     Part("products_tables"),
     Part("frequencies"),
     Part("bandwidth_synthetic"),
@@ -68,30 +71,50 @@ PARTS = (
     Part("many_finite_kernels", papers=False),
     Part("mirror_descent_rows", papers=False),
     Part("products_recovery", papers=False),
+    Part("interaction_discovery", papers=False),
+    Part("knockoff_columns", papers=False),
+    Part("stability_selection", papers=False),
     Part("streaming_covtype", papers=False),
     Part("streaming_mnist", papers=False),
     Part("stochastic_alignment", papers=False),
     Part("streaming_roofline", papers=False),
     Part("streaming_tables", papers=False),
     Part("streaming_views", papers=False),
+    Part("survival_tables", papers=False),
+    Part("views_tables", papers=False),
+    Part("encoding_targets", papers=False),
+    Part("findings_components", papers=False),
 )
 
 
 class Times:
-    """CPU seconds of parts where they were measured last."""
+    """CPU seconds of parts where they were measured last: of quick runs in a file, else those of the stored records."""
 
     def __init__(self, quick: bool):
-        self.kind = "quick" if quick else "full"
-        self.all = json.loads(TIMES.read_text()) if TIMES.exists() else {}
+        self.quick = json.loads(TIMES.read_text()) if TIMES.exists() else {}
+        known = {name: r["seconds"] * _more(r) for name, r in stored().items() if r.get("seconds")}
+        self.known = self.quick if quick else known
 
-    def of(self, parts) -> float:
-        """Return the seconds of some parts together; unknown ones count nothing."""
-        return sum(self.all.get(p.name, {}).get(self.kind, 0.0) for p in parts)
+    def said(self, parts) -> str:
+        """Return the time of some parts together, and how many of them were never timed."""
+        unknown = [p.name for p in parts if p.name not in self.known]
+        text = f"{spent(sum(self.known.get(p.name, 0.0) for p in parts))} of CPU time"
+        if not unknown:
+            return text
+        others = f" and {len(unknown)} that were never timed"
+        return text + others if len(unknown) < len(parts) else "never timed"
 
     def keep(self, name: str, seconds: float) -> None:
-        """Write down what a part took."""
-        self.all.setdefault(name, {})[self.kind] = round(seconds)
-        TIMES.write_text(json.dumps(dict(sorted(self.all.items())), indent=1) + "\n")
+        """Write down what a part took in a quick run."""
+        self.quick[name] = round(seconds, 1)
+        TIMES.write_text(json.dumps(dict(sorted(self.quick.items())), indent=1) + "\n")
+
+
+def _more(record: dict) -> float:
+    """Return how many times as long a part takes as its record: one of fewer repetitions says so in its command."""
+    words = record["command"].split()
+    fewer = int(words[words.index("--repetitions") + 1]) if "--repetitions" in words else REPETITIONS
+    return REPETITIONS / fewer
 
 
 def finished(out: pathlib.Path, words) -> bool:
@@ -123,7 +146,7 @@ def options():
     p.add_argument("--papers", action="store_true", help="only what repeats a figure or table of a paper")
     p.add_argument("--only", nargs="+", default=names, choices=names, metavar="NAME", help=", ".join(names))
     p.add_argument("--results", type=pathlib.Path, default=ROOT / "results", help="folder of the records")
-    p.add_argument("--keep-times", action="store_true", help="write down how long each took, in times.json")
+    p.add_argument("--keep-times", action="store_true", help="write down how long each took with --quick")
     p.add_argument("--quick", action="store_true", help="small problems, to see that all run; no verdicts")
     args, more = p.parse_known_args()
     if args.quick:
@@ -137,16 +160,14 @@ def progress(parts, args, more) -> list[str]:
     kept = [] if "--fresh" in more else parts
     left = [p for p in parts if p not in kept or not finished(args.results / f"{p.name}.json", p.words(more))]
     times, failed = Times(args.quick), []
-    print(
-        f"{len(parts) - len(left)} of {len(parts)} are finished; the rest took {spent(times.of(left))} of CPU time"
-    )
+    print(f"{len(parts) - len(left)} of {len(parts)} are finished; the rest: {times.said(left)}")
     for i, part in enumerate(left):
-        own, rest = spent(times.of([part])), spent(times.of(left[i:]))
-        print(f"== {part.name}, {i + 1} of {len(left)}: {own} of CPU time, {rest} to the end", flush=True)
+        own, rest = times.said([part]), times.said(left[i:])
+        print(f"== {part.name}, {i + 1} of {len(left)}: {own}; to the end: {rest}", flush=True)
         out = args.results / f"{part.name}.json"
         if not run(part, out, more):
             failed.append(part.name)
-        elif args.keep_times:
+        elif args.quick and args.keep_times:
             times.keep(part.name, json.loads(out.read_text())["seconds"])
     return failed
 

@@ -70,7 +70,7 @@ def summary(parts: list[dict]) -> dict:
     return out
 
 
-def main() -> None:
+def main():
     args = parser(__doc__).parse_args()
     journal = Journal(args.out, args.fresh)
     record: dict = {"settings": {"rows": ROWS, "terms": TERMS, "pairs": PAIRS, "wanted": WANTED}, "found": {}}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ._util.arrays import row_blocks
+from ._util.html import bar_table
 from ._util.shapes import Stored, check_arrays, demand
 from .families.base import Family
 from .kernels.plain import whole_power
@@ -69,6 +70,11 @@ class Combination:
     def _used(self):
         used = np.flatnonzero(self.weights)
         return [self.members[i] for i in used.tolist()], self.weights[used]
+
+    def balanced(self) -> Combination:
+        """Return the same on a union that is balanced by these weights, for rows that lack views."""
+        family: Any = self.family
+        return replace(self, family=family.balanced(self.members, self.weights * self.rho**2))
 
     def gram(self, X, Z=None) -> np.ndarray:
         """Return the Gram matrix of the rows of X and Z (X itself by default)."""
@@ -159,13 +165,29 @@ class Combination:
         rest = dict.fromkeys(name for record in records for name in record if name not in first)
         return DataFrame(records, columns=[*(first or ["kernel", "weight", "share"]), *rest])
 
+    def _repr_html_(self) -> str:
+        """Return the kernels with weight as a table with bars, for notebooks."""
+        records = [record for record in self.records() if record["weight"]]
+        columns = {
+            "target": "Target",
+            "kernel": "Kernel",
+            "view": "View",
+            "weight": "Weight",
+            "share": "Share",
+        }
+        known = {key: name for key, name in columns.items() if any(key in record for record in records)}
+        return bar_table(records, known, "share")
+
 
 @dataclass(frozen=True, eq=False)
 class TargetCombination(Combination):
     """Weights of the same kernels for every target: ``κ_k(x, z) = Σ_i weights_ki κ_i(x, z)``.
 
-    `weights`, `norms` and `variance` are (c, m) arrays; all else is as in :class:`Combination`.
+    `weights`, `norms` and `variance` are (c, m) arrays; all else is as in :class:`Combination`. With `balances`, rows
+    that lack views are balanced by each target's own weights, see :class:`~manykernels.families.Union`.
     """
+
+    balances: bool = False
 
     def check_stored(self) -> None:
         """Raise Damaged unless what came from a file has a weight for every target and kernel."""
@@ -183,7 +205,13 @@ class TargetCombination(Combination):
     def of_target(self, k: int) -> Combination:
         """Return the kernel of one target."""
         norms, variance = (None if a is None else a[k] for a in (self.norms, self.variance))
-        return Combination(self.family, self.members, self.weights[k], self.rho, norms, variance=variance)
+        one = Combination(self.family, self.members, self.weights[k], self.rho, norms, variance=variance)
+        return one.balanced() if self.balances else one
+
+    def factors(self, X) -> np.ndarray | None:
+        """Return what rows of X are multiplied by for every target, (n, c); None where nothing is balanced."""
+        family: Any = self.family
+        return family.balances(X, self.members, self.weights * self.rho**2) if self.balances else None
 
     def _used(self):
         raise ValueError("every target has a kernel of its own; use combination_.of_target(k).")

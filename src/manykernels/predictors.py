@@ -158,8 +158,13 @@ class PerTarget:
         used = np.flatnonzero(c.weights.any(axis=0))
         out = np.zeros((len(c), X.shape[0], self.A.shape[1]))
         if len(used):
-            applied = c.family.apply(X, self.rows, self.A, [c.members[i] for i in used.tolist()])
+            A, r = self.A, c.factors(X)
+            if r is not None:
+                A = A * c.factors(self.rows)
+            applied = c.family.apply(X, self.rows, A, [c.members[i] for i in used.tolist()])
             out[used] = applied * c.weights.T[used][:, None]
+            if r is not None:
+                out *= r
         return out
 
     def shifted(self, offset) -> PerTarget:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from ._util.checks import NO_NUMBERS
 from ._util.shapes import WHOLE, Stored, check_arrays, demand
 from ._util.text import brief
 from .families.base import Family, Members
@@ -162,7 +163,7 @@ def _given_scales(how, family: Family) -> np.ndarray:
         )
     try:
         rho = np.asarray(how, dtype=float)
-    except (TypeError, ValueError):
+    except NO_NUMBERS:
         rho = np.empty(())
     if rho.ndim != 1 or len(rho) != family.size() or not (np.isfinite(rho) & (rho > 0)).all():
         raise ValueError(f"normalize must hold one positive number for each of the {family.size()} kernels.")

@@ -366,23 +366,19 @@ def attempt_odd(rng, run, slack: float = 0.0) -> None:
             check(random_show(folder, data, rng), folder, run, slack)
 
 
-@pytest.mark.timeout(3600)
 def test_a_command_ends_well_or_in_a_sentence(campaign):
     campaign.run(1000, lambda rng: attempt(rng, in_process))
 
 
-@pytest.mark.timeout(3600)
 def test_a_command_on_an_odd_table_ends_well_or_in_a_sentence(campaign):
     campaign.run(1000, lambda rng: attempt_odd(rng, in_process))
 
 
-@pytest.mark.timeout(3600)
 def test_a_command_of_its_own_process_ends_well_or_in_a_sentence(campaign):
     # Starting a process and importing takes seconds on a busy machine.
     campaign.run(100, lambda rng: attempt(rng, as_process, slack=20.0))
 
 
-@pytest.mark.timeout(3600)
 def test_a_command_ends_well_in_odd_surroundings(campaign):
     def odd(rng):
         # A null in a word cannot be handed to a process.

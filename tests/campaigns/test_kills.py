@@ -66,7 +66,6 @@ def straight(job, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_killed_fits(campaign, tmp_path):
     path = tmp_path / "fit.ckpt"
 
@@ -82,7 +81,6 @@ def test_killed_fits(campaign, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_killed_saves(campaign, tmp_path):
     path = tmp_path / "m.mk"
     old = saved_model(1.0)
@@ -156,7 +154,6 @@ def draw(rng, longest):
     return number, rng.uniform(0.0, 1.1 * longest)
 
 
-@pytest.mark.timeout(1800)
 def test_struck_fits(campaign, tmp_path):
     rows, path = table(tmp_path), tmp_path / "fit.ckpt"
     straight = fit_rows(rows, path).result_.predictor.W  # compiles, and measures nothing yet
@@ -172,7 +169,6 @@ def test_struck_fits(campaign, tmp_path):
     campaign.run(50, attempt)
 
 
-@pytest.mark.timeout(1800)
 def test_struck_saves_and_predictions(campaign, tmp_path):
     rows, model = table(tmp_path), saved_model(1.0)
     model.save(tmp_path / "m.mk")

@@ -348,7 +348,20 @@ def test_a_mistake_is_one_sentence(data, tmp_path, sentence):
 def test_gaps_are_refused_by_name(tmp_path, values, sentence):
     data = write(tmp_path / "d.parquet", {"x": values, "y": np.arange(20.0) / 3})
     assert sentence in run("fit", data, "-t", "y", "--kernels", "gaussian", "-o", tmp_path / "m.mk", code=2)
-    assert sentence in run("fit", data, "-t", "x", "-o", tmp_path / "m.mk", code=2)
+    if np.inf in values:  # of a target, what is missing is left out
+        assert sentence in run("fit", data, "-t", "x", "-o", tmp_path / "m.mk", code=2)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_rows_without_a_target_are_left_out_with_a_note(tmp_path, missing):
+    x = np.arange(24.0)
+    data = write(tmp_path / "d.parquet", {"x": x, "y": [*(x[:-3] / 3), *[missing] * 3]})
+    words = ["fit", data, "-t", "y", "-o", tmp_path / "m.mk", "-C", "1"]
+    result = typer_testing.CliRunner().invoke(cli.application(), [str(word) for word in words])
+    assert "Note: 3 rows have no y, and cannot be learned from." in " ".join(result.stderr.split())
+    assert "21 rows" in result.stdout
+    data = write(tmp_path / "e.parquet", {"x": x, "y": pa.array([missing] * 24, pa.float64())})
+    assert "Column 'y' is empty" in run("fit", data, "-t", "y", "-o", tmp_path / "n.mk", code=2)
 
 
 def test_a_class_with_one_row_is_named(tmp_path):
@@ -360,7 +373,10 @@ def test_a_class_with_one_row_is_named(tmp_path):
     ("name", "text", "sentence"),
     [
         ("gone.csv", None, "gone.csv does not exist"),
-        ("d.xls", "x", "d.xls must end in .parquet"),
+        ("d.xml", "x", "d.xml must end in .parquet"),
+        ("d.xls", "x", "d.xls cannot be read as a workbook: "),
+        ("d.npz", "x", "d.npz cannot be read as a NumPy archive: "),
+        ("d.svm", "x", "d.svm cannot be read as svmlight: "),
         ("d.csv", "a,b\n1\n", "d.csv cannot be read: "),
         ("d.parquet", "hello", "d.parquet cannot be read: "),
         ("d.csv", "a,a\n1,2\n", "two columns called 'a'"),
@@ -596,11 +612,11 @@ def test_the_default_learns_kernels_and_C(any_data, tmp_path):
     assert read_metadata(tmp_path / "m.mk")["score"]["value"] > 0.5
 
 
-def test_a_model_of_several_sources_is_shown_and_is_for_python(tmp_path):
+def test_a_model_of_several_sources_is_shown_and_finds_its_columns_by_name(tmp_path):
     rng = np.random.default_rng(0)
     views = {"a": rng.normal(size=(30, 2)), "b": rng.normal(size=(30, 3))}
     MKLRegressor({"a": Linear(), "b": "auto"}, C=1.0).fit(views, views["a"][:, 0]).save(tmp_path / "m.mk")
     assert "5 numbers" in run("show", tmp_path / "m.mk")
     assert '"a: x0": "number"' in run("show", tmp_path / "m.mk", "--json")
     (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
-    assert "was fitted on several sources" in run("predict", tmp_path / "m.mk", tmp_path / "rows.csv", code=2)
+    assert "column" in run("predict", tmp_path / "m.mk", tmp_path / "rows.csv", code=2)

@@ -113,11 +113,15 @@ def test_a_checkpoint_takes_no_other_files_place(data):
     assert "is the model file" in refused("fit", data, "-t", "y", "-o", model, "--checkpoint", model)
 
 
-def test_latin_1_is_one_sentence_with_a_checkpoint_and_without(data):
+def test_latin_1_is_read_with_a_note_unless_another_encoding_is_named(data):
     data.write_bytes(data.read_text().replace("up", "né").encode("latin-1"))
-    for more in ([], ["--checkpoint", data.parent / "state"]):
-        told = refused("fit", data, "-t", "y", "-o", data.parent / "m.mk", *more)
-        assert "is not UTF-8 text in line" in told
+    for k, more in enumerate(([], ["--checkpoint", data.parent / "state"])):
+        words = ["fit", data, "-t", "y", "-o", data.parent / f"{k}.mk", *FIT[: 2 if more else 6], *more]
+        result = testing.CliRunner().invoke(cli.application(), [str(w) for w in words])
+        assert result.exit_code == 0 and "né" in result.stdout
+        assert "is not UTF-8 text in line" in " ".join(result.stderr.split())
+    told = refused("fit", data, "-t", "y", "-o", data.parent / "m.mk", "--encoding", "utf-8")
+    assert "is not UTF-8 text in line" in told
 
 
 def test_an_unclosed_quote_is_no_class(data):

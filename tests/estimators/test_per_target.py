@@ -81,5 +81,60 @@ def test_what_cannot_weigh_targets_says_so():
     X, Y = sources(40)
     with pytest.raises(ValueError, match=r"weights='per_target' needs a solver .* and Obscure is none"):
         MKLRegressor(LIST, solver=Obscure(), C=1.0, weights="per_target", loss="squared").fit(X, Y)
-    with pytest.raises(ValueError, match="weights is 'own'; it must be 'shared' or 'per_target'"):
+    with pytest.raises(ValueError, match="weights of MKLRegressor is 'own'; use 'shared' or 'per_target'"):
         MKLRegressor(LIST, C=1.0, weights="own").fit(X, Y)
+
+
+def bands(n, targets, seed=0):
+    """Return three bands of columns, and noisy targets that depend on one of them each."""
+    rng = np.random.default_rng(seed)
+    X = {name: rng.normal(size=(n, 8)) for name in "abc"}
+    W = np.random.default_rng(9).normal(size=(targets, 8)) / np.sqrt(8)
+    Y = np.column_stack([X["abc"[k % 3]] @ W[k] for k in range(targets)])
+    return X, Y + 0.7 * rng.normal(size=Y.shape)
+
+
+@pytest.mark.parametrize("kernels", [Linear(), RBF(6.0)], ids=["columns", "pairs"])
+def test_many_targets_on_given_kernels_find_their_bands(kernels):
+    X, Y = bands(150, 60)
+    each = dict.fromkeys(X, kernels)
+    model = MKLRegressor(each, solver="leave_one_out", weights="per_target").fit(X, Y)
+    share = model.combination_.shares()
+    assert np.mean(np.argmax(share, axis=1) == np.arange(60) % 3) > 0.95
+    new, Z = bands(300, 60, seed=1)
+    shared = MKLRegressor(each, solver="leave_one_out").fit(X, Y)
+    reached = r2_score(Z, model.predict(new))
+    assert reached > r2_score(Z, shared.predict(new)) + 0.01
+    assert abs(model.loo_score_ - reached) < 0.05  # weights of 60 targets, and no row has chosen its own
+
+
+def test_rows_that_lack_views_are_balanced_by_each_target(tmp_path):
+    X, Y = bands(120, 40)
+    X["a"][:40], X["b"][80:] = np.nan, np.nan
+    model = MKLRegressor(dict.fromkeys(X, Linear()), solver="leave_one_out", weights="per_target").fit(X, Y)
+    F = model.predict(X)
+    numbers = model.columns_.transform(X)
+    for k in (0, 1):  # q is the share of a target's weight whose views a row has
+        own = model.combination_.of_target(k)
+        assert own.family.balance is not None
+        assert_allclose(own.gram(numbers) @ model.dual_coef_[:, k] + model.intercept_[k], F[:, k], atol=1e-9)
+    model.save(tmp_path / "model.mk")
+    assert_array_equal(load(tmp_path / "model.mk").predict(X), F)
+
+
+def test_constant_and_repeated_rows_do_not_stop_many_targets():
+    X, Y = bands(60, 40)
+    twice = {name: np.vstack([V, V]) for name, V in X.items()}
+    Y = np.vstack([Y, Y])
+    Y[:, 0] = 3.0
+    model = MKLRegressor(dict.fromkeys(X, Linear()), solver="leave_one_out", weights="per_target").fit(
+        twice, Y
+    )
+    assert np.isfinite(model.predict(twice)).all()
+    assert_allclose(model.predict(twice)[:, 0], 3.0, atol=1e-6)
+
+
+def test_a_constant_target_has_no_score_to_split(fitted):
+    model, X, Y = fitted
+    split = model.score_by_view(X, np.column_stack([np.full(len(Y), 2.0), Y[:, 1]]))
+    assert np.isnan(split[0]).all() and np.isfinite(split[1]).all()

@@ -196,3 +196,66 @@ def test_classes_of_views():
     model = MKLClassifier().fit(views, labels)
     assert model.score(views, labels) > 0.8
     assert_allclose(model.predict_proba(views).sum(axis=1), 1.0)
+
+
+def test_a_view_is_worth_what_rows_lose_without_it(fitted):
+    model, _, _ = fitted
+    new, y = sources(300, seed=5)
+    new["q"][:100] = np.nan
+    worth = model.view_worth(new, y).set_index("view")
+    assert list(worth.index[:2]) in (["p", "q"], ["q", "p"])
+    assert worth.loc["q", "rows"] == 200
+    rows = np.arange(100, 300)
+    with_it, without = (
+        1 - np.mean((F - y[rows]) ** 2) / np.var(y)
+        for F in (
+            model.predict(taken(new, rows)),
+            model.predict({name: X[rows] for name, X in new.items() if name != "q"}),
+        )
+    )
+    assert_allclose(
+        worth.loc["q", ["score", "without", "worth"]].tolist(), [with_it, without, with_it - without]
+    )
+    assert abs(worth.loc["noise", "worth"]) <= 0.02 < worth.loc["q", "error"] * 10
+    assert worth.loc["q", "worth"] > 4 * worth.loc["q", "error"]
+
+
+def test_worth_on_training_rows_is_of_models_that_have_not_seen_them():
+    rng = np.random.default_rng(0)
+    views = {"a": rng.normal(size=(60, 2)), "b": rng.normal(size=(60, 30))}
+    y = np.where(views["a"][:, 0] + 0.3 * rng.normal(size=60) > 0, "yes", "no")
+    model = MKLClassifier({"a": Linear(), "b": RBF(3.0)}, solver=Uniform(), C=100.0).fit(views, y)
+    seen, fair = (model.view_worth(views, y, cv=cv).set_index("view")["worth"] for cv in (None, 5))
+    assert fair["a"] > 0.1
+    assert seen["b"] > fair["b"]  # the noise was learned by heart
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "said"),
+    [
+        (np.zeros((4, 9)), np.zeros(4), "X is a ndarray; pass the views, such as a dict with 'p'"),
+        (sources(5)[0], np.zeros(4), "X has 5 rows, y 4 and sample_weight 5; they must agree"),
+    ],
+)
+def test_worth_of_what_is_no_views_is_refused(fitted, X, y, said):
+    with pytest.raises(ValueError, match=said):
+        fitted[0].view_worth(X, y)
+
+
+def test_sample_weights_are_routed_through_a_pipeline():
+    from sklearn import config_context
+    from sklearn.model_selection import cross_validate
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    views, y = sources(60)
+    s = np.where(np.arange(60) < 30, 1.0, 0.0)
+    with config_context(enable_metadata_routing=True):
+        model = MKLRegressor({"p": RBF(2.0)}, solver=LpNorm(), C=1.0)
+        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        chain = Pipeline([("same", FunctionTransformer()), ("mkl", model)])
+        chain.fit(Views(views), y, sample_weight=s)
+        alone = clone(model).fit(views, y, sample_weight=s)
+        assert_array_equal(chain.predict(Views(views)), alone.predict(views))
+        scores = cross_validate(chain, Views(views), y, cv=3, params={"sample_weight": np.ones(60)})
+        assert np.isfinite(scores["test_score"]).all()

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Products
 from manykernels.findings import selection_bound, stability
-from manykernels.findings.halves import Halves, Selected, seed_of
+from manykernels.findings.halves import Halves, Selected, describe, seed_of
 from manykernels.kernels import RBF, Linear
 from manykernels.solvers import Greedy, SimpleMKL
 
@@ -58,6 +58,15 @@ def test_columns_are_counted(found):
     columns = found.by_column().set_index("column")
     assert columns.loc[["x0", "x1", "x2"], "frequency"].tolist() == [1.0, 1.0, 1.0]
     assert len(found.by_view()) == 0
+
+
+def test_columns_of_products_of_kernels_are_those_of_the_factors():
+    X, y = table(n=60, r=3)
+    base = [RBF(1.0, columns=["a"]), RBF(1.0, columns=["b", "c"])]
+    frame = pd.DataFrame(X, columns=list("abc"))
+    family = MKLRegressor(Products(2, base=base), solver=Greedy(2), C=10.0).fit(frame, y).combination_.family
+    assert describe(family, (0, 1), frame.columns).columns == ("a", "b", "c")
+    assert describe(family, (1, 1)).columns == ("x1", "x2")
 
 
 def test_halves_are_complementary_and_hold_every_class():

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.model_selection import cross_val_score
@@ -353,3 +355,16 @@ def test_equal_rows_of_several_classes_leave_folds_without_a_class_of_two():
     y = [0, 1, 2, 1, 2, 0, 2, 0, 1]
     model = MKLClassifier([RBF(1.0), Linear()], solver=LpNorm()).fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+@settings(max_examples=6)
+@given(st.sampled_from([LpNorm(), SimpleMKL(), Alignment()]), st.integers(-50, 50))
+def test_a_factor_of_all_weights_changes_nothing_but_C(solver, power):
+    rng = np.random.default_rng(3)
+    X, s = rng.normal(size=(40, 2)), rng.exponential(size=40)
+    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=40)
+    model = MKLRegressor([RBF(1.0), Linear()], solver=solver)
+    plain, scaled = (clone(model).fit(X, y, sample_weight=factor * s) for factor in (1.0, 10.0**power))
+    # 10^power times s is rounded, and machines are solved to 1e-10.
+    np.testing.assert_allclose(scaled.predict(X), plain.predict(X), rtol=0, atol=1e-7 * np.abs(y).max())
+    assert scaled.C_ * 10.0**power == pytest.approx(plain.C_, rel=1e-6)

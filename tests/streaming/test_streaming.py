@@ -611,8 +611,8 @@ def test_an_empty_source_is_refused(tmp_path):
 
 def test_a_file_must_exist_and_be_readable(tmp_path):
     says("does not exist", lambda: regressor().fit(tmp_path / "gone.parquet", "y"), FileNotFoundError)
-    (tmp_path / "rows.txt").write_text("a,y\n1,2\n")
-    says("must end in", lambda: regressor().fit(tmp_path / "rows.txt", "y"))
+    (tmp_path / "rows.xml").write_text("a,y\n1,2\n")
+    says("must end in", lambda: regressor().fit(tmp_path / "rows.xml", "y"))
     (tmp_path / "bad.parquet").write_text("no parquet")
     says("bad.parquet cannot be read", lambda: regressor().fit(tmp_path / "bad.parquet", "y"))
 

@@ -10,6 +10,9 @@ import numpy as np
 
 from .text import brief
 
+#: What ``float`` and ``np.asarray`` raise of things that are no numbers, or none that a float can hold.
+NO_NUMBERS = (TypeError, ValueError, OverflowError)
+
 
 def refuse_missing(y: Any, first: int = 0, name: str = "y") -> None:
     """Raise ValueError on None, NaN, NaT or a blank text, with the number of its row, counted from `first`."""
@@ -70,7 +73,7 @@ def _is_number(value: Any) -> bool:
         return False
     try:
         float(value)
-    except OverflowError:
+    except NO_NUMBERS:
         return False
     return True
 

@@ -9,10 +9,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from .text import brief
+
 try:
     import fcntl
 except ImportError:  # no locks: what a killed process leaves stays
     fcntl = None  # type: ignore[assignment]
+
+
+def file_name(path: Any, what: str = "path") -> str:
+    """Return a path as text, or raise; `what` names the argument."""
+    try:
+        name = os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"{what} is {brief(path)}; pass the name of a file.") from None
+    if not name or "\0" in name:
+        raise ValueError(f"{what} is {brief(path)}, which can be no file's name; pass another.")
+    return name
 
 
 @contextmanager

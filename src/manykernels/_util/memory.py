@@ -33,11 +33,12 @@ def gibibytes(n_bytes: float) -> str:
 
 def parse_bytes(value: Any, what: str) -> int:
     """Return the bytes meant by a positive number or a text such as ``"512MiB"``; `what` names it in an error."""
+    number: Any
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", value.lower())
         number = float(match[1]) * _UNITS[match[2] or ""] if match else 0.0
     else:
-        number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else 0.0
+        number = value if isinstance(value, numbers.Real) and not isinstance(value, bool) else 0.0
     if not 1 <= number < 2**62:
         raise ValueError(f"{what} is {brief(value)}; pass a number of bytes, or a text such as '512MiB'.")
     return int(number)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TypeVar
 
 import joblib
@@ -60,7 +61,8 @@ def n_threads() -> int:
 def map_in_threads(func: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Return ``[func(i) for i in items]``, in order, so that sums over the result are reproducible.
 
-    BLAS runs on one thread meanwhile: its threads under ours would only fight for the cores.
+    BLAS runs on one thread meanwhile: its threads under ours would only fight for the cores. What NumPy is to do about
+    overflow, which a thread would not know of, is what the caller has asked for.
     """
     items = list(items)
     if n_threads() == 1:
@@ -70,4 +72,4 @@ def map_in_threads(func: Callable[[T], R], items: Iterable[T]) -> list[R]:
     if threads <= 1:
         return [func(i) for i in items]
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(func, items))
+        return list(pool.map(lambda own, i: own.run(func, i), [copy_context() for _ in items], items))

@@ -30,7 +30,7 @@ def make_application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for command in (fit, predict, show, demo):
+    for command in (fit, predict, show, explain, compare, report, demo):
         app.command()(_in_one_sentence(command))
     return app
 
@@ -99,6 +99,10 @@ def fit(
     task: options.Task = "auto",
     columns: options.Columns = None,
     drop: options.Drop = None,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
+    view: options.View = None,
     groups: options.Groups = None,
     memory: options.Memory = None,
     standardize: options.Standardize = True,
@@ -126,6 +130,8 @@ def fit(
         "columns": columns,
         "drop": drop,
         "groups": groups,
+        "dialect": written(sep, decimal, encoding),
+        "views": view,
         "standardize": standardize,
         "seed": seed,
     }
@@ -144,6 +150,9 @@ def predict(
     data: options.Data,
     output: options.TableOutput = None,
     proba: options.Proba = False,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
     force: options.TableForce = False,
     debug: options.Debug = False,
 ):
@@ -163,7 +172,8 @@ def predict(
     writer = table_writer(output)
     fitted, metadata = load(model), read_metadata(model)
     check_model(fitted, model, proba=proba)
-    rows = open_table_of(fitted, units_of(metadata, fitted.n_features_in_, model), data)
+    units = units_of(metadata, fitted.n_features_in_, model)
+    rows = open_table_of(fitted, units, data, written(sep, decimal, encoding))
     with writer:
         for answer in predict_batches(fitted, rows, method="predict_proba" if proba else "predict"):
             writer.write(prediction_columns(fitted, answer, proba))
@@ -188,6 +198,75 @@ def show(
         print_model(fitted, metadata, top)
 
 
+def explain(
+    model: options.Model,
+    data: options.Data,
+    by: options.By = "column",
+    top: options.Top = None,
+    output: options.PartsOutput = None,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
+    as_json: options.Json = False,
+    force: options.TableForce = False,
+    debug: options.Debug = False,
+):
+    """Explain a model: its main effects and interactions over a table, and what each prediction is made of."""
+    from ..streaming import refuse_input
+    from .explain import explain as run
+
+    answer_interrupts()
+    if output is not None:
+        refuse_input(output, data)
+        may_write(output, force)
+    run(model, data, written(sep, decimal, encoding), by=by, output=output, top=top, as_json=as_json)
+
+
+def report(
+    model: options.Model,
+    data: options.Data,
+    target: options.ReportTarget = None,
+    output: options.ReportOutput = Path("report.html"),
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
+    force: options.TableForce = False,
+    debug: options.Debug = False,
+):
+    """Write a report on a model and the table that it was fitted on: one HTML file."""
+    from .explain import report as run
+
+    answer_interrupts()
+    may_write(output, force)
+    run(model, data, written(sep, decimal, encoding), target, output)
+
+
+def compare(
+    data: options.Data,
+    target: options.Target,
+    methods: options.Methods = None,
+    folds: options.Folds = 5,
+    task: options.Task = "auto",
+    columns: options.Columns = None,
+    drop: options.Drop = None,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
+    view: options.View = None,
+    groups: options.Groups = None,
+    seed: options.SplitSeed = 0,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+):
+    """Compare the default, our solvers and other libraries that are installed, on the same folds of a table."""
+    from .compare import run
+
+    answer_interrupts()
+    dialect = written(sep, decimal, encoding)
+    reading = {"columns": columns, "drop": drop, "groups": groups, "dialect": dialect, "views": view}
+    run(data, target, task, methods, folds, seed, as_json, **reading)
+
+
 def demo(
     output: options.DemoOutput = Path("demo-output"), seed: options.DemoSeed = 0, debug: options.Debug = False
 ):
@@ -196,6 +275,12 @@ def demo(
 
     answer_interrupts()
     run(output, seed)
+
+
+def written(sep: str | None, decimal: str | None, encoding: str | None) -> dict[str, str]:
+    """Return what --sep, --decimal and --encoding say; a tab may be written as tab."""
+    given = {"sep": "\t" if sep in ("tab", "\\t") else sep, "decimal": decimal, "encoding": encoding}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def may_write(path: Path, force: bool) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
-from .. import MKLClassifier, MKLRegressor
+from .. import MKLClassifier, MKLRegressor, Views
 from ..families import Products
 from ..registry import SOLVERS, is_auto, solver_class
 from ..streaming import check_probabilities
@@ -20,33 +22,89 @@ from .tables import groups_of, is_class, named, open_table
 KERNELS = ("auto", "gaussian", "laplacian", "linear", "products")
 
 
-def fit_at_once(
-    data, target, task, *, columns, drop, groups, standardize, test_size, seed, described
-) -> tuple[Any, dict[str, Any]]:
-    """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
-    scaled, any_kind = scales(described["kernels"], standardize), reads_tables(described["kernels"])
-    source = open_table(data, target, columns, drop, groups, whole=True, any_kind=any_kind)
+@dataclass(frozen=True)
+class Rows:
+    """A table that is read as a whole.
+
+    Attributes
+    ----------
+    X : table or matrix
+    y : (n,) array
+        Labels, or numbers.
+    names : list of str
+        The columns to predict from.
+    groups : (n,) array or None
+    classify : bool
+    described : str
+        What there is, in one line.
+    """
+
+    X: Any
+    y: np.ndarray
+    names: list[str]
+    groups: np.ndarray | None
+    classify: bool
+    described: str
+
+
+def read_rows(
+    data, target, task, *, columns, drop, groups, dialect, views=None, any_kind: bool = True
+) -> Rows:
+    """Return a table that is read as a whole; `any_kind` says whether columns may hold text, dates and gaps."""
+    sources = groups_of_columns(views)
+    if sources and not any_kind:
+        raise ValueError(
+            "--view is for --kernels auto, which learns from several sources; leave one of them out."
+        )
+    source = open_table(data, target, columns, drop, groups, dialect=dialect, whole=True, any_kind=any_kind)
     rows = next(source.chunks(), None)
     if rows is None:
         raise ValueError(f"{data} has no rows.")
     classify = is_class([rows.y], target, task)
     y = rows.y if rows.y.dtype.kind in "Ub" else rows.y.astype(int if classify else float)
-    subjects = None if groups is None else groups_of(source, groups)
-    train, test = split(len(y), y if classify else None, test_size, seed, subjects)
-    X, names = rows.X, list(source.names or ())
-    units = moments(X[train]) if scaled else None
-    model = make_model(classify, seed=seed, **described)
+    subjects, names = None if groups is None else groups_of(source, groups), list(source.names or ())
     kind = count(len(np.unique(y)), "class", "classes") if classify else "regression"
-    say(f"{data.name}: {count(len(y), 'row')}, {count(len(names), 'column')}, target {target} ({kind})")
+    sizes = f"{count(len(y), 'row')}, {count(len(names), 'column')}"
+    X = Views.from_columns(rows.X, sources) if sources else rows.X
+    if sources:
+        sizes += f" in {count(len(sources), 'view')}"
+    return Rows(X, y, names, subjects, classify, f"{data.name}: {sizes}, target {target} ({kind})")
 
-    def part(rows):
+
+def groups_of_columns(views: Sequence[str] | None) -> dict[str, Any]:
+    """Return the patterns of columns that --view gives names to, such as rna=rna_*,prot_*."""
+    found: dict[str, Any] = {}
+    for text in views or ():
+        name, sign, patterns = text.partition("=")
+        if not name or not sign or not patterns:
+            raise ValueError(f"--view is {text!r}; write a name and a pattern of columns, as in rna=rna_*.")
+        if name in found:
+            raise ValueError(f"--view has {name!r} twice; write its patterns with commas between them.")
+        several = [pattern for pattern in patterns.split(",") if pattern]
+        found[name] = several[0] if len(several) == 1 else several
+    return found
+
+
+def fit_at_once(
+    data, target, task, *, standardize, test_size, seed, described, **reading
+) -> tuple[Any, dict[str, Any]]:
+    """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
+    scaled, any_kind = scales(described["kernels"], standardize), reads_tables(described["kernels"])
+    rows = read_rows(data, target, task, any_kind=any_kind, **reading)
+    X, y, names = rows.X, rows.y, rows.names
+    train, test = split(len(y), y if rows.classify else None, test_size, seed, rows.groups)
+    units = moments(X[train]) if scaled else None
+    model = make_model(rows.classify, seed=seed, **described)
+    say(rows.described)
+
+    def part(some):
         return (
-            X[rows]
+            X[some]
             if any_kind
-            else named(X[rows] if units is None else (X[rows] - units[0]) / units[1], names)
+            else named(X[some] if units is None else (X[some] - units[0]) / units[1], names)
         )
 
-    options = {} if subjects is None else {"groups": subjects[train]}
+    options = {} if rows.groups is None else {"groups": rows.groups[train]}
     seconds = fit_visibly(model, part(train), y[train], **options)
     score = held_out(model, part(test), y[test], y[train])
     return model, kept_beside(target, names, units, len(train), seconds, score)
@@ -204,8 +262,6 @@ def check_model(model, path, *, proba: bool) -> None:
         raise ValueError(f"{path} is a kernel, which predicts nothing by itself; use it from Python.")
     if model.combination_.family.pairwise:
         raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
-    if hasattr(getattr(model, "columns_", None), "learned"):
-        raise ValueError(f"{path} was fitted on several sources, and a table is one; use it from Python.")
     if not proba:
         return
     if not hasattr(model, "classes_"):

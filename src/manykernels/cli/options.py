@@ -19,12 +19,31 @@ MOST_SEED = 2**32 - 1
 Data = Annotated[
     Path,
     Argument(
-        help="A table (CSV, TSV, Parquet, Arrow, Feather), a folder of them, or a quoted pattern such as 'rows/*.csv'.",
+        help="A table (CSV, TSV, Parquet, Arrow, Feather, Excel, npz, svmlight), a folder of them, or a quoted pattern "
+        "such as 'rows/*.csv'.",
         metavar="DATA",
         show_default=False,
     ),
 ]
 Model = Annotated[Path, Argument(help="A model file.", metavar="MODEL", show_default=False)]
+Separator = Annotated[
+    str | None,
+    Option(
+        "--sep",
+        help="What stands between two values of text; told by the text by default.",
+        show_default=False,
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    Option(help="The decimal mark in text, . or , as the text tells by default.", show_default=False),
+]
+Encoding = Annotated[
+    str | None,
+    Option(
+        help="The encoding of text; UTF-8, UTF-16 and Windows' are told apart by default.", show_default=False
+    ),
+]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
 
 # Of fit.
@@ -46,6 +65,10 @@ Cost = Annotated[
 Task = Annotated[str, Option(help="auto, classify or regress.")]
 Columns = Annotated[list[str] | None, Option(help="Use these columns only: a,b,c.", show_default=False)]
 Drop = Annotated[list[str] | None, Option(help="Use all columns but these: id,date.", show_default=False)]
+View = Annotated[
+    list[str] | None,
+    Option(help="Columns that are a source of their own: rna=rna_*; once for each.", show_default=False),
+]
 Groups = Annotated[
     str | None,
     Option(
@@ -92,6 +115,29 @@ Top = Annotated[
     Option(help="List this many kernels; by default those in use, 20 at most, and all with --json.", min=0),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
+
+# Of explain and report.
+By = Annotated[str, Option(help="What to split predictions by: column, kernel or view.")]
+PartsOutput = Annotated[
+    Path | None,
+    Option("--output", "-o", help="Write what each prediction is made of: CSV, Parquet or Feather."),
+]
+ReportTarget = Annotated[
+    str | None,
+    Option("--target", "-t", help="The target; by default as in the model file.", show_default=False),
+]
+ReportOutput = Annotated[Path, Option("--output", "-o", help="The HTML file.")]
+
+# Of compare.
+Methods = Annotated[
+    list[str] | None,
+    Option(
+        help="What to compare: default, a solver, linear, svm, random-forest, hist-gradient-boosting, catboost, "
+        "lightgbm, xgboost, explainable-boosting; by default the default, equal weights, and all that are installed.",
+        show_default=False,
+    ),
+]
+Folds = Annotated[int, Option(help="Parts that the rows are cut into; each is tested on once.", min=2)]
 
 # Of demo.
 DemoOutput = Annotated[Path, Option("--output", "-o", help="The folder to write to.")]

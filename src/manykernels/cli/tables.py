@@ -24,7 +24,7 @@ from ..streaming import (
     bind_for,
     open_source,
 )
-from .screens import noted
+from .screens import count, note, noted
 
 #: Files of more bytes than this are read chunk by chunk, where the solver can.
 LARGE = 2**28
@@ -42,18 +42,19 @@ def is_large(path: Path, limit: int = LARGE) -> bool:
 
 
 def open_table(
-    data: Path, target: str, columns, drop, groups=None, *, whole: bool, any_kind: bool = False
+    data: Path, target: str, columns, drop, groups=None, *, dialect, whole: bool, any_kind: bool = False
 ) -> Source:
     """Return the rows of a table, with the roles of its columns as --target, --columns, --drop and --groups say.
 
-    `any_kind` says whether columns may hold text, dates and gaps.
+    `dialect` says how text is written, `any_kind` whether columns may hold text, dates and gaps. Of a table that is
+    read as a whole, rows without a target are left out, with a note.
     """
     if columns and drop:
         raise ValueError("--columns and --drop exclude each other; give one of them.")
     if groups == target:
         raise ValueError(f"{target} is the target; name another column with --groups.")
     with noted():
-        source = open_source(data, whole=whole)
+        source = open_source(data, whole=whole, **dialect)
         chosen, dropped = (_names(listed, source.column_names) for listed in (columns, drop))
         for name, role in ((target, "the target"), (groups, "the groups' column")):
             if name in (chosen or ()):
@@ -61,7 +62,19 @@ def open_table(
         if groups is not None:
             dropped = [*(dropped or ()), groups]
         with _in_options({target: "--target", groups: "--groups"}, "--columns" if chosen else "--drop"):
-            return source.choosing(chosen, dropped).bind(target, any_kind=any_kind)
+            bound = source.choosing(chosen, dropped).bind(target, any_kind=any_kind)
+        return _with_targets(bound, target) if whole else bound
+
+
+def _with_targets(source: Any, target: str) -> Source:
+    """Return the rows that have a target."""
+    some, left = source.where_known(target)
+    if not left:
+        return source
+    if some.n_rows == 0:
+        raise ValueError(f"Column {target!r} is empty; name another with --target.")
+    note(f"{count(left, 'row has', 'rows have')} no {target}, and cannot be learned from.")
+    return some
 
 
 def groups_of(source: Source, groups: str) -> np.ndarray:
@@ -69,8 +82,13 @@ def groups_of(source: Source, groups: str) -> np.ndarray:
     return next(source.bind(groups, any_kind=True).chunks(targets_only=True)).y
 
 
-def open_table_of(model, units, data: Path, *, large: int = LARGE, chunk_rows: int = CHUNK_ROWS) -> Source:
-    """Return the rows of a table as the model wants them: its columns, in its order and in the `units` it knows."""
+def open_table_of(
+    model, units, data: Path, dialect=None, *, target=None, large: int = LARGE, chunk_rows: int = CHUNK_ROWS
+) -> Source:
+    """Return the rows of a table as the model wants them: its columns, in its order and in the `units` it knows.
+
+    With `target` they have the values of that column beside them, and rows without one are left out.
+    """
     names = getattr(model, "feature_names_in_", None)
     if names is None:  # fitted in Python, on an array: the columns go by their order
         remedy = (
@@ -78,9 +96,11 @@ def open_table_of(model, units, data: Path, *, large: int = LARGE, chunk_rows: i
         )
     else:
         remedy = "encode it as numbers, in the same way as in the table that the model was fitted on."
-    with noted(), _in_options({}, "needed by the model", remedy):
-        source = open_source(data, whole=not is_large(data, large), chunk_rows=chunk_rows)
-        source = bind_for(model, source)
+    with noted(), _in_options({target: "--target"}, "needed by the model", remedy):
+        source = open_source(data, whole=not is_large(data, large), chunk_rows=chunk_rows, **(dialect or {}))
+        if target is not None and not is_large(data, large):
+            source = _with_targets(source, target)
+        source = bind_for(model, source, target)
     return source if units is None else Standardised(source, *units)
 
 

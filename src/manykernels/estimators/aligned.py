@@ -17,7 +17,15 @@ from ..problem import Problem, Scale
 from ..registry import choose_two_stage, is_auto, make_solver
 from ..solvers import Solver, TwoStageSolver
 from . import targets
-from .base import KernelEstimator, Kernels, Normalize, RandomState, all_or_nothing, check_weights
+from .base import (
+    KernelEstimator,
+    Kernels,
+    Normalize,
+    RandomState,
+    all_or_nothing,
+    check_weights,
+    within_floats,
+)
 
 
 class AlignedKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -136,9 +144,11 @@ class AlignedKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         y = np.asarray(y)
         classes = self.target == "classes"
         if self.target == "auto":
-            classes = type_of_target(y, input_name="y") in ("binary", "multiclass")
+            with within_floats("y"):
+                classes = type_of_target(y, input_name="y") in ("binary", "multiclass")
         if not classes:
-            y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+            with within_floats("y"):
+                y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
             return y[:, None] if y.ndim == 1 else y
         y = column_or_1d(y, warn=True)
         labels = targets.distinct_classes(y, "alignment")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -25,7 +26,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._util.checks import number, refuse_missing
+from .._util.checks import FLAG, Rule, check_parameters, choice, number, refuse_missing, whole
+from .._util.html import facts
 from .._util.memory import gibibytes, parse_bytes
 from .._util.text import brief
 from ..combination import Combination, TargetCombination
@@ -65,6 +67,8 @@ OBJECTS = {
     "kernels": "kernels=[RBF()]",
     "loss": "loss=losses.Quantile()",
 }
+#: What contributions may be split by.
+BY = choice("kernel", "view")
 #: What C may be.
 POSITIVE = number(open="left")
 #: What the largest value of a column may be: kernels square their sums.
@@ -145,9 +149,13 @@ def subjects(groups, X) -> np.ndarray | None:
 
 @contextmanager
 def within_floats(what: str) -> Iterator[None]:
-    """Say which argument holds a whole number that is too long for a float."""
+    """Say which argument holds a whole number that is too long for a float.
+
+    Around scikit-learn's checks, which sum all numbers up to see whether they are finite.
+    """
     try:
-        yield
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
     except OverflowError:
         raise ValueError(f"{what} holds a number beyond the range of floats; rescale it.") from None
 
@@ -164,11 +172,28 @@ def with_variances(result: Result, X, sample_weight: np.ndarray) -> Result:
 
 
 @contextmanager
+def refused_beyond_floats(words: str) -> Iterator[None]:
+    """Say in a sentence, of which `words` are the beginning, that numbers left the range of floats.
+
+    Extremes that are known to be too much are refused by name before any work. This is for what becomes of the others
+    on the way, a sum of powers of products, say: an infinity or a NaN must not be computed with in silence.
+    """
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            yield
+    except FloatingPointError as error:
+        raise ValueError(
+            f"{words} too extreme to compute with ({error}); rescale X, y and weights."
+        ) from error
+
+
+@contextmanager
 def all_or_nothing(estimator) -> Iterator[None]:
     """Put the estimator back as it was when something is raised: never half of a new fit on an old one."""
     before = dict(estimator.__dict__)
     try:
-        yield
+        with refused_beyond_floats("X, y, C or sample_weight holds values"):
+            yield
     except BaseException:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
@@ -218,16 +243,17 @@ class KernelEstimator(BaseEstimator):
 
         stack = open_stack(X)
         self.stack_ = replace(stack, values=stack.values[:0])
-        return validate_data(
-            self,
-            stack.values,
-            y,
-            dtype=[np.float64, np.float32],
-            allow_nd=True,
-            ensure_all_finite=False,  # checked together with symmetry, in one pass
-            multi_output=True,
-            **options,
-        )
+        with within_floats("X or y"):
+            return validate_data(
+                self,
+                stack.values,
+                y,
+                dtype=[np.float64, np.float32],
+                allow_nd=True,
+                ensure_all_finite=False,  # checked together with symmetry, in one pass
+                multi_output=True,
+                **options,
+            )
 
     def _row_types(self, X) -> Any:
         """Return what the rows of a fit may be made of."""
@@ -265,7 +291,8 @@ class KernelEstimator(BaseEstimator):
         from ..tables.stacks import open_stack
 
         stack = open_stack(X, getattr(self, "stack_", None))
-        X = validate_data(self, stack.values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
+        with within_floats("X"):
+            X = validate_data(self, stack.values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
         if X.ndim != 3 or X.shape[2] != family.size():
             raise ValueError(
                 f"X has the shape {X.shape}, and the model was fitted on {family.size()} kernels of "
@@ -327,6 +354,23 @@ class KernelEstimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "combination_")
 
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram, and of a fitted model what was learned."""
+        diagram = super()._repr_html_inner()  # type: ignore[misc]
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        return f"<div>{diagram}{facts(self._facts())}{self.combination_._repr_html_()}</div>"
+
+    def _repr_mimebundle_(self, **options) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+    def _facts(self) -> dict[str, str]:
+        """Return what is worth knowing of a fitted model at a glance, by label."""
+        return {}
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = not self._pairwise
@@ -371,6 +415,12 @@ class MKL(KernelEstimator):
 
     #: Whether targets are numbers.
     _regresses: ClassVar[bool]
+    #: Whether the loss is the estimator's own, and no parameter.
+    _has_own_loss: ClassVar[bool] = False
+    #: Whether there is no other way than machines on all rows at once, within the memory given.
+    _whole: ClassVar[bool] = False
+    #: What parameters may be that no other room checks.
+    rules: ClassVar[dict[str, Rule]] = {"warm_start": FLAG, "verbose": FLAG | whole(0)}
 
     # -- hooks: what a subclass says of its targets --------------------------------------------------------
 
@@ -386,6 +436,9 @@ class MKL(KernelEstimator):
     def _score_left_out(self, Y: np.ndarray, s: np.ndarray) -> None:
         """Keep what the scores of rows left out say, given their encoded targets and weights."""
 
+    def _check_order(self) -> None:
+        """Raise ValueError for classes that are in no order, where the loss takes them as ordered."""
+
     def _times_class_weight(self, s: np.ndarray, y: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
         """Return weights times those of the classes; `balance` has them for a stream as a whole."""
         return s
@@ -393,6 +446,7 @@ class MKL(KernelEstimator):
     # -- fit -----------------------------------------------------------------------------------------------
 
     def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None, groups=None) -> None:
+        self._check_arguments(on_iteration)
         with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():
             for name in ("state_", "_context", "columns_"):  # of a fit before
                 self.__dict__.pop(name, None)
@@ -433,6 +487,17 @@ class MKL(KernelEstimator):
                 Y = encoded(self._check_targets(y), self._n_classes, self.loss_)
                 self._score_left_out(Y, check_weights(sample_weight, X))
 
+    def _check_arguments(self, on_iteration: OnIteration | None = None) -> None:
+        """Refuse switches that are none, and what cannot be called."""
+        known = signature(type(self)).parameters  # what was left at its default needs no look
+        given = {k: rule for k, rule in self.rules.items() if getattr(self, k) is not known[k].default}
+        if given:
+            check_parameters(self, given)
+        if on_iteration is not None and not callable(on_iteration):
+            raise ValueError(
+                f"on_iteration is {brief(on_iteration)}; pass a function that takes a step, or leave it out."
+            )
+
     def _weighs_targets(self, problem: Problem) -> bool:
         """Whether every target gets kernel weights of its own."""
         return False
@@ -458,12 +523,16 @@ class MKL(KernelEstimator):
         C = 1.0 if chosen else float(self.C)
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
+        rows = 0 if self._whole else len(y)
         self.solver_ = solver = make_solver(
-            asked, family, self.random_state, len(y), memory=memory, automatic=automatic
+            asked, family, self.random_state, rows, memory=memory, automatic=automatic
         )
         self.loss_ = solver.settle(family, known.loss or self.loss, n_classes)
-        if not (self.loss_.regression if self._regresses else self.loss_.classifies):
+        suits = self.loss_.regression if self._regresses else self.loss_.classifies
+        if not suits or (self.loss_.joint and not self._has_own_loss):
             self._refuse_loss()
+        if self.loss_.shared:
+            self._check_order()
         refuse_overflow(y if self._regresses else None, C, s)
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
         self.normalize_ = scale.how
@@ -476,14 +545,16 @@ class MKL(KernelEstimator):
         problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
         if isinstance(solver, StreamingSolver):
             solver.check_range(problem)
-        check_memory(solver, family, len(y), None if self.memory is None else memory)
+        room = None if self.memory is None and not self._whole else memory
+        check_memory(solver, family, len(y), room, by_batches=not self._whole)
         return problem
 
     def _refuse_loss(self) -> None:
         """Say which losses are for targets like these."""
         fit = [name for name, k in LOSSES.items() if (k.regression if self._regresses else k.classifies)]
+        kind = "classes" if self._regresses else "numbers"
         raise ValueError(
-            f"loss is {self.loss_.name!r}, which is for {'classes' if self._regresses else 'numbers'}; "
+            f"loss is {self.loss_.name!r}, which is for {'another estimator' if self.loss_.joint else kind}; "
             f"{type(self).__name__} takes {', '.join(map(repr, fit))}."
         )
 
@@ -575,6 +646,7 @@ class MKL(KernelEstimator):
     def _partial_fit(self, X, y, sample_weight, classes=None) -> None:
         from .streamed import take_batch
 
+        self._check_arguments()
         with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():
             take_batch(self, X, y, sample_weight, classes)
 
@@ -635,6 +707,16 @@ class MKL(KernelEstimator):
 
     # -- words ---------------------------------------------------------------------------------------------
 
+    def _facts(self) -> dict[str, str]:
+        known = {"solver": brief(self.solver_, 80), "loss": self.loss_.name, "C": f"{self.C_:.4g}"}
+        if hasattr(self, "loo_score_"):
+            score = "R²" if self._regresses else "accuracy"
+            known["rows left out"] = f"{score} {self.loo_score_:.4f}"
+        if self.gap_kind_ != "none" and np.isfinite(self.gap_):
+            relative = max(self.gap_, 0.0) / max(abs(self.objective_), 1e-300)
+            known["certificate"] = f"gap {relative:.1e} of the objective ({self.gap_kind_.replace('_', ' ')})"
+        return known
+
     def _say(self, text: str) -> None:
         if self.verbose:
             sys.stderr.write(f"[manykernels] {text}\n")
@@ -651,6 +733,8 @@ class MKL(KernelEstimator):
             )
 
     def _progress(self, on_iteration: OnIteration | None) -> OnIteration | None:
+        if on_iteration is not None:  # an overflow there is no error of the fit
+            on_iteration = np.errstate(all="warn")(on_iteration)
         if not self.verbose:
             return on_iteration
 
@@ -697,7 +781,8 @@ class MKL(KernelEstimator):
 
     def _scores(self, X) -> np.ndarray:
         rows = self._rows(X)
-        return self.result_.predictor.scores(rows)
+        with refused_beyond_floats("X holds values, beside those that the model has learned from,"):
+            return self.result_.predictor.scores(rows)
 
     def _training_data(self, X, y, sample_weight=None) -> tuple[Any, np.ndarray, np.ndarray]:
         """Return rows, encoded and centred targets and weights for a fitted model."""
@@ -721,10 +806,11 @@ class MKL(KernelEstimator):
             One column per member of ``combination_``, or per view. Summed over the columns, with ``intercept_`` added,
             they give the scores. A view that a row lacks has NaN: the prediction does not rest on it.
         """
-        if by not in ("kernel", "view"):
-            raise ValueError(f"by is {brief(by)}; it must be 'kernel' or 'view'.")
+        if not BY.accepts(by):
+            raise ValueError(f"by is {brief(by)}; it must be {BY.words}.")
         rows = self._rows(X)
-        parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
+        with refused_beyond_floats("X holds values, beside those that the model has learned from,"):
+            parts = np.moveaxis(self.result_.predictor.contributions(rows), 0, 1)
         if by == "view":
             parts = self._by_view(parts, rows)
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
@@ -740,6 +826,38 @@ class MKL(KernelEstimator):
         out[rows[:, -len(names) :] == 0] = np.nan
         return out
 
+    def view_worth(self, X, y, sample_weight=None, *, cv=None) -> Any:
+        """Return what each view is worth on the rows that have it: how much the score drops when it is kept from them.
+
+        Rows are predicted with all views that they have, and once more without this one, as a row that lacks it
+        would be. Rows that have no other view are left out.
+
+        Parameters
+        ----------
+        X : views
+        y : (n,) or (n, c) array
+        sample_weight : (n,) array, optional
+        cv : int, splitter or iterable, optional
+            None: X are rows that the model was not fitted on. With training rows pass the folds: every row is then
+            predicted by a copy of the model that has not seen it.
+
+        Returns
+        -------
+        DataFrame (records without pandas)
+            One row per view, the most valuable first: ``view``, ``rows`` that have it and another, ``score`` of these
+            (accuracy, or R² with the variance of all targets), ``without`` the view, ``worth``, their difference, and
+            its standard ``error``.
+        """
+        from .worth import view_worth  # here, since fits do without
+
+        records = view_worth(self, X, y, sample_weight, cv=cv)
+        records.sort(key=lambda record: -np.nan_to_num(record["worth"], nan=-np.inf))
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            return records
+        return DataFrame(records)
+
     @property
     def views_(self) -> list[str]:
         """Names of the views that the model was fitted on."""
@@ -750,6 +868,20 @@ class MKL(KernelEstimator):
                 "The model was fitted on one table, and has no views; fit it on a dict of tables."
             )
         return list(names)
+
+    def report(self, path, X, y, **options) -> None:
+        """Write what the model says, and how sure that is, as one HTML file.
+
+        Parameters
+        ----------
+        path : path that ends in .html
+            It appears when it is complete; it needs no network to be read.
+        X, y : the rows that the model was fitted on, and their targets
+        **options : see :func:`manykernels.report.write_report`
+        """
+        from ..report import write_report
+
+        write_report(self, path, X, y, **options)
 
     def predict_to(self, source, path, *, proba: bool = False) -> int:
         """Write predictions for the rows of a source to a file, batch by batch.

@@ -12,7 +12,7 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from .._util.checks import is_missing, refuse_missing
+from .._util.checks import FLAG, is_missing, refuse_missing
 from .._util.text import brief
 from ..losses import Loss, get_loss
 from ..registry import solver_kind
@@ -21,7 +21,7 @@ from ..solvers.calibration import UNTAUGHT
 from ..solvers.calibration import probabilities as calibrated
 from . import targets
 from .available import available_unless
-from .base import MKL, Kernels, Normalize, OnIteration, RandomState, lazily, why_no_batches
+from .base import MKL, Kernels, Normalize, OnIteration, RandomState, lazily, why_no_batches, within_floats
 
 
 def _why_no_probabilities(estimator) -> str | None:
@@ -38,7 +38,7 @@ def _why_no_probabilities(estimator) -> str | None:
             return None
     return (
         f"There are no probabilities with calibrate=False and loss={loss.name if loss else 'auto'!r}; fit with "
-        "calibrate=True, or with loss='logistic' or 'softmax'."
+        "calibrate=True, or with loss='logistic', 'softmax' or 'ordinal'."
     )
 
 
@@ -69,7 +69,8 @@ class MKLClassifier(ClassifierMixin, MKL):
         be listed, and Blockwise on the same kernels for more rows than `memory` is for.
     loss : str or Loss
         ``"auto"``, a name of :mod:`manykernels.losses`, or one of these with parameters, such as
-        :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`.
+        :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`. ``"ordinal"`` takes the classes, which are then
+        numbers, as ordered: there is one score, and a threshold between each class and the next.
     C : float or "auto"
         Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"``: the solver's own choice
         (LeaveOneOut, Blockwise), or the one with the least error of rows left out, in closed form where the machine
@@ -102,9 +103,11 @@ class MKLClassifier(ClassifierMixin, MKL):
     weights_, rho_ : (m,) arrays
         Weights θ_i/ρ_i² and scales ρ_i of the kernels, in the order of ``combination_.members``.
     dual_coef_ : (n, c) array or None
-        A. The scores are ``Σ_i weights_i K_i A + intercept_`` (PolynomialMKL has a power of the sum in its place). None
-        for solvers on random features (Blockwise, TriplyStochastic), which have coefficients of features instead.
+        A. The scores are ``Σ_i weights_i K_i A + intercept_`` (PolynomialMKL has a power of the sum in its place, and
+        loss ``"ordinal"`` the sum of A over its borders). None for solvers on random features (Blockwise,
+        TriplyStochastic), which have coefficients of features instead.
     intercept_ : (c,) array
+        With loss ``"ordinal"`` minus the thresholds.
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.
     n_iter_, converged_, trace_ : int, bool, Trace
@@ -113,8 +116,9 @@ class MKLClassifier(ClassifierMixin, MKL):
         ``"callback"``), ``"max_iter"``, ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
     C_ : float
         The C of the objective: as given, or as the solver chose it (Blockwise).
-    loo_score_, loo_decision_function_ : float, array
-        With LeaveOneOut: scores of the training rows, each left out, and their accuracy, an honest one.
+    loo_score_, loo_decision_function_, loo_proba_ : float, arrays
+        With LeaveOneOut: scores and probabilities of the training rows, each left out, and their accuracy, an honest
+        one.
     solver_, loss_, normalize_ : what ``"auto"`` became
     n_features_in_, feature_names_in_ : int, array
 
@@ -130,6 +134,7 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     classes_: np.ndarray
     _regresses = False
+    rules = MKL.rules | {"calibrate": FLAG}
 
     def __init__(
         self,
@@ -224,8 +229,16 @@ class MKLClassifier(ClassifierMixin, MKL):
         self._partial_fit(X, y, sample_weight, classes)
         return self
 
+    def _check_order(self):
+        if len(self.classes_) > 2 and self.classes_.dtype.kind not in "iufb":
+            raise ValueError(
+                f"y holds the labels {brief(self.classes_.tolist())}, and loss 'ordinal' takes them in order, which is "
+                "not that of the alphabet; number them."
+            )
+
     def _set_targets(self, y, classes):
-        check_classification_targets(y)
+        with within_floats("y"):
+            check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         self.classes_ = targets.distinct_classes(y if classes is None else classes, "classification")
         return targets.class_codes(y, self.classes_)
@@ -258,22 +271,31 @@ class MKLClassifier(ClassifierMixin, MKL):
         for label, weight in self.class_weight.items():
             if is_missing(weight):
                 raise ValueError(f"class_weight has no weight for the label {label!r}; give it a number.")
-        return compute_sample_weight(dict(self.class_weight), self.classes_)
+        with within_floats("class_weight"):
+            return compute_sample_weight(dict(self.class_weight), self.classes_)
 
     @lazily
     def decision_function(self, X) -> np.ndarray:
-        """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
+        """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
+
+        With loss ``"ordinal"`` these are the logarithms of the probabilities.
+        """
         F = self._scores(X)
-        return targets.decision(F, len(self.classes_))
+        return targets.decision(F, len(self.classes_), self.loss_)
 
     @property
     def loo_decision_function_(self) -> np.ndarray:
         """Scores of the training rows, each by a model that has not seen it; NaN for rows without weight."""
-        return targets.decision(self._left_out(), len(self.classes_))
+        return targets.decision(self._left_out(), len(self.classes_), self.loss_)
+
+    @property
+    def loo_proba_(self) -> np.ndarray:
+        """Probabilities of the classes for the training rows, from their scores when left out."""
+        return self._probabilities(self._left_out())
 
     def _score_left_out(self, Y, s):
         known = np.isfinite(self._left_out()).all(axis=1) & (s > 0)
-        codes = (Y[:, 0] > 0).astype(int) if Y.shape[1] == 1 else Y.argmax(axis=1)
+        codes = (Y > 0).sum(axis=1) if Y.shape[1] == 1 or self.loss_.shared else Y.argmax(axis=1)
         right = _codes(self.loo_decision_function_) == codes
         if known.any():
             self.loo_score_ = float(np.average(right[known], weights=s[known]))
@@ -289,12 +311,16 @@ class MKLClassifier(ClassifierMixin, MKL):
     def predict_proba(self, X) -> np.ndarray:
         """Return class probabilities, (n, n_classes): the most probable class is the predicted one.
 
-        With loss ``"logistic"`` or ``"softmax"`` they are the model's own: the sigmoid or the softmax of the scores;
+        With loss ``"logistic"``, ``"softmax"`` or ``"ordinal"`` they are the model's own: the sigmoid or the softmax of
+        the scores, or differences of the sigmoids at two thresholds;
         one-vs-rest probabilities (logistic loss, more than two classes) are scaled to sum to one. Of other losses
         they are the sigmoid or the softmax of the scores times one factor, learned from scores of rows left out, see
         `calibrate`.
         """
-        F, calibration = self._scores(X), self.result_.calibration
+        return self._probabilities(self._scores(X))
+
+    def _probabilities(self, F: np.ndarray) -> np.ndarray:
+        calibration = self.result_.calibration
         if calibration is None and self.loss_.probabilistic:
             return targets.probabilities(F, len(self.classes_), self.loss_)
         return calibrated(F, np.array([UNTAUGHT]) if calibration is None else calibration)

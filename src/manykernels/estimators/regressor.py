@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array
 
+from .._util.checks import choice
 from .._util.text import brief
 from ..losses import Loss
 from ..solvers import Solver
@@ -25,6 +26,7 @@ from .base import (
     lazily,
     why_no_batches,
     why_not_left_out,
+    within_floats,
 )
 
 
@@ -109,6 +111,7 @@ class MKLRegressor(RegressorMixin, MKL):
     """
 
     _regresses = _several_targets = True
+    rules = MKL.rules | {"weights": choice("shared", "per_target")}
 
     def __init__(
         self,
@@ -193,8 +196,6 @@ class MKLRegressor(RegressorMixin, MKL):
         return self
 
     def _weighs_targets(self, problem):
-        if self.weights not in ("shared", "per_target"):
-            raise ValueError(f"weights is {brief(self.weights)}; it must be 'shared' or 'per_target'.")
         if self.weights == "shared" or problem.n_outputs == 1:
             return False
         self.solver_.check_weighs_targets()
@@ -206,7 +207,8 @@ class MKLRegressor(RegressorMixin, MKL):
         return y
 
     def _check_targets(self, y):
-        return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        with within_floats("y"):
+            return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
 
     @lazily
     def predict(self, X) -> np.ndarray:
@@ -235,7 +237,8 @@ class MKLRegressor(RegressorMixin, MKL):
         Returns
         -------
         array of shape (views,) or (c, views)
-            In the order of ``views_``; the intercept's part, next to nothing, is shared equally.
+            In the order of ``views_``; the intercept's part, next to nothing, is shared equally. NaN for a target
+            that is constant in `y`.
         """
         Y, F = (
             np.asarray(a, dtype=float).reshape(len(a), -1) for a in (self._check_targets(y), self.predict(X))
@@ -246,7 +249,11 @@ class MKLRegressor(RegressorMixin, MKL):
         mean = np.average(Y, axis=0, weights=s)
         parts = parts + (self.intercept_ - mean) / parts.shape[1]
         Y, F = Y - mean, F - mean
-        split = np.einsum("n,nvc,nc->cv", s, parts, 2 * Y - F) / np.einsum("n,nc,nc->c", s, Y, Y)[:, None]
+        split, total = (
+            np.einsum("n,nvc,nc->cv", s, parts, 2 * Y - F),
+            np.einsum("n,nc,nc->c", s, Y, Y)[:, None],
+        )
+        split = np.divide(split, total, out=np.full(split.shape, np.nan), where=total > 0)
         return split[0] if self._flat else split
 
     @property

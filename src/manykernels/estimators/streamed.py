@@ -40,6 +40,7 @@ from ..streaming.survey import (
     survey,
 )
 from ..tables.reading import of_matrix
+from ..tables.views import Views
 from .targets import Known, announced_classes, balancing
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
                 f"X is a dask collection, and solver {brief(model.solver)} takes rows one batch after the other; use "
                 "Greedy or Blockwise, or pass rows in memory or the path of a folder."
             )
-        return open_source(X).bind(y, sample_weight, any_kind=model._reads_tables)
+        source = open_source(X)
+        any_kind = model._reads_tables or source.views is not None
+        return source.bind(y, sample_weight, any_kind=any_kind)
     mapped = isinstance(X, np.memmap) and X.ndim == 2 and streams(model.solver)
     if checkpoint is None and not (mapped and not model._pairwise):
         return None
@@ -325,12 +328,21 @@ class Opening:
         mass = found.mass
         if mass is not None and self.balances:
             self.balance = balancing(mass)
+        rows = self._as_views(sample.X)
+        names = None if isinstance(rows, Views) else self.source.names
         loss = "squared" if self.sums and self.model.loss == "auto" else None
-        known = Known(found.classes, self.source.names, found.mean, self.solver, self.balance, loss)
-        rows = sample.X
-        if self.model._reads_tables and isinstance(rows, np.ndarray) and self.source.names is not None:
-            rows = of_matrix(rows, self.source.names)
+        known = Known(found.classes, names, found.mean, self.solver, self.balance, loss)
+        if self.model._reads_tables and isinstance(rows, np.ndarray) and names is not None:
+            rows = of_matrix(rows, names)
         return self.model._problem(rows, sample.y, sample.sample_weight, known)
+
+    def _as_views(self, X: Any) -> Any:
+        """Return rows as views, where columns of the source are grouped."""
+        if self.source.views is None:
+            return X
+        if isinstance(X, np.ndarray) and self.source.names is not None:
+            X = of_matrix(X, self.source.names)
+        return Views.from_columns(X, self.source.views)
 
     def _check_labels(self, chunk: Chunk) -> None:
         """Refuse labels that were not announced, before the classes are known otherwise."""
@@ -339,8 +351,11 @@ class Opening:
 
     def _check_chunk(self, chunk: Chunk) -> CheckedRows:
         """Return rows, targets in the plain form and weights; what is wrong with them is said with their place."""
-        width = self.model.n_features_in_
-        if chunk.X.shape[1] != width:
+        width, several = (
+            self.model.n_features_in_,
+            isinstance(chunk.X, Views) or self.source.views is not None,
+        )
+        if chunk.X.shape[1] != width and not several:
             raise ValueError(
                 f"{chunk.place} has {chunk.X.shape[1]} columns, and the rows before it have {width}."
             )
@@ -353,7 +368,7 @@ class Opening:
         """Return the rows as the solver sees them."""
         try:
             if hasattr(self.model, "columns_"):
-                return self.model.columns_.transform(chunk.X)
+                return self.model.columns_.transform(self._as_views(chunk.X))
             self.model._refuse_vast(chunk.X, part=True)
             return chunk.X
         except ValueError as error:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from .._util.checks import NO_NUMBERS
 from .._util.threads import map_in_threads, one_blas_thread
 from ..kernels import Kernel
 from ..kernels.statistics import Rows
@@ -97,7 +98,7 @@ def check_pair(bounds: Any, owner: str, *, zero: bool, rest: str) -> tuple[float
     """Return bounds as two floats, or raise; `zero` allows a lower bound of 0, `rest` ends the sentence."""
     try:
         low, high = (float(v) for v in bounds)
-    except (TypeError, ValueError):
+    except NO_NUMBERS:
         low, high = math.nan, math.nan
     fine = math.isfinite(low) and math.isfinite(high) and low < high and (low > 0 or (zero and low == 0))
     if not fine:

@@ -85,6 +85,13 @@ class Union(Searchable):
         mass = np.bincount([k for k, _ in members], weights=theta, minlength=len(self.parts))
         return Union(self.parts, mass.tolist())
 
+    def balances(self, X: Rows, members: Members, theta: np.ndarray) -> np.ndarray:
+        """Return 1/√q(x), (n, c), of rows for several weights θ (c, m) of members."""
+        mass = np.zeros((len(theta), len(self.parts)))
+        np.add.at(mass.T, [k for k, _ in members], theta.T)
+        q = np.array(self._presences(X)).T @ (mass / mass.sum(axis=1, keepdims=True)).T
+        return np.divide(1.0, np.sqrt(q), out=np.zeros(q.shape), where=q > 0)
+
     def lacks(self, X: Rows) -> bool:
         """Whether any row lacks a view that a part is on."""
         return any((p != 1).any() for p in self._presences(X))
@@ -99,9 +106,8 @@ class Union(Searchable):
         """Return 1/√q(x) of every row, None where nothing is to be balanced; 0 for rows without any of the parts."""
         if self.balance is None:
             return None
-        mass = np.asarray(self.balance, dtype=float)
-        q = mass @ np.array(self._presences(X)) / mass.sum()
-        return np.divide(1.0, np.sqrt(q), out=np.zeros(len(q)), where=q > 0)
+        parts = [(k, None) for k in range(len(self.parts))]
+        return self.balances(X, parts, np.array([self.balance], dtype=float))[:, 0]
 
     def resolve(self, n_features: int, names: Sequence[str] | None = None) -> Union:
         """Resolve every part."""
@@ -278,6 +284,19 @@ class UnionBank(TileBank):
     def inner_products(self, M: np.ndarray) -> np.ndarray:
         """Return <K_i, M> for every member."""
         return self._gathered(lambda bank: bank.inner_products(M))
+
+    def n_columns(self, weights: np.ndarray) -> int | None:
+        """Return the number of explicit features of the members with weight, None where some have none."""
+        widths = [bank.n_columns(weights[places]) for places, bank in self.banks if weights[places].any()]
+        return None if None in widths else sum(w for w in widths if w is not None)
+
+    def features(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the explicit features of the members with weight, and the member of each column."""
+        used = [
+            (places, bank.features(weights[places])) for places, bank in self.banks if weights[places].any()
+        ]
+        phi = np.hstack([own for _, (own, _) in used] or [np.empty((self.n_rows, 0))])
+        return phi, np.concatenate([places[owner] for places, (_, owner) in used] or [np.empty(0, dtype=int)])
 
     def _gathered(self, values: Callable[[Bank], np.ndarray]) -> np.ndarray:
         out = np.empty(self.n_members)

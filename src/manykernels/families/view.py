@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -27,6 +27,9 @@ from .base import (
     Searcher,
     can,
 )
+
+#: The bandwidth of p for bins: 0 and 1 are hardly ever in one.
+APART = 1e-3
 
 
 def _inner_can(capability: type) -> Callable[[Any], bool]:
@@ -96,6 +99,22 @@ class View(Family):
         """The bounds of bandwidths, where the family has any."""
         return self.family.bounds  # type: ignore[attr-defined]
 
+    @property
+    def width(self) -> int:
+        """Number of the view's columns."""
+        return self.last - self.first
+
+    def within(self, bounds: Any) -> View:
+        """Return the same view with other bounds of bandwidths, where the family has any."""
+        return self._of(self.family.within(bounds))  # type: ignore[attr-defined]
+
+    def _box(self, n_columns: int) -> np.ndarray:
+        """Return the bounds of bandwidths, where the family has any; `n_columns` of all rows do not matter."""
+        return self.family._box(self.width)  # type: ignore[attr-defined]
+
+    def _of(self, family: Family) -> View:
+        return View(self.name, family, self.first, self.last, self.presence)
+
     def check_stored(self) -> None:
         """Raise ValueError where what came from a file is no view."""
         whole = all(type(v) is int and v >= 0 for v in (self.first, self.last, self.presence))
@@ -108,13 +127,12 @@ class View(Family):
             raise ValueError(f"view {brief(self.name)} is about other columns than the {n_features:,} of X.")
         own = None if names is None else list(names)[self.first : self.last]
         family = self.family.resolve(self.last - self.first, own)
-        return View(self.name, family, self.first, self.last, self.presence)
+        return self._of(family)
 
     def adapt(self, X: Rows, sample_weight: np.ndarray) -> View:
         """Set what is automatic from the rows that have the view."""
         rows = np.flatnonzero(self.presence_of(X) * sample_weight)
-        family = self.family.adapt(self.columns_of(X)[rows], sample_weight[rows])
-        return View(self.name, family, self.first, self.last, self.presence)
+        return self._of(self.family.adapt(self.columns_of(X)[rows], sample_weight[rows]))
 
     def shortfall(self, capability: type) -> str:
         """Blame the family."""
@@ -195,16 +213,20 @@ class View(Family):
     def random_features(self, members: Members, n_features: int, seed: int, size: int) -> list[FeatureMap]:
         """Return random features of the members on the view's columns.
 
-        What a row lacks is whatever stands in its place there: the mean, as the estimators fill it in.
+        Dense ones are zero where a row lacks the view. A row always falls into a bin, and so rows that lack the view
+        share one, of their own, in every grid: with bins the kernel is κ_v(x, z) + (1 - p(x)) (1 - p(z)).
         """
-        maps = self.family.random_features(members, self.last - self.first, seed, size)  # type: ignore[attr-defined]
+        maps = self.family.random_features(members, self.width, seed, size)  # type: ignore[attr-defined]
         return [self._shifted(one) for one in maps]
 
     def _shifted(self, one: Any) -> Any:
-        if isinstance(one, RandomMap):
-            own = np.arange(one.n_columns) if one.columns is None else np.asarray(one.columns)
-            return replace(one, columns=own + self.first)
-        return Exact(ViewFeatures(one.kernel, self), one.width)
+        if not isinstance(one, RandomMap):
+            return Exact(ViewFeatures(one.kernel, self), one.width)
+        own = self.first + (np.arange(one.n_columns) if one.columns is None else np.asarray(one.columns))
+        if not one.sparse:
+            return PresentFeatures(replace(one, columns=own), self.presence)
+        sigma = np.append(np.broadcast_to(one.sigma, one.n_columns), APART)
+        return replace(one, sigma=sigma, n_columns=one.n_columns + 1, columns=np.append(own, self.presence))
 
     @available_if(_inner_can(Maximisable))
     def best(self, X: Rows, direction, scale: Scaling | None = None, *, size=1, exclude=(), rng=None) -> Best:
@@ -237,6 +259,55 @@ class OnView(Kernel):
     def __call__(self, X, Z=None):
         """Return the Gram matrix of the rows of `X` and `Z`."""
         return self.view.gram(X, X if Z is None else Z, [self.member], np.ones(1))
+
+
+@dataclass(frozen=True, eq=False)
+class PresentFeatures:
+    """Dense random features of a kernel on a view: those of a map, zero where a row lacks the view."""
+
+    inner: Any
+    presence: int
+    sparse: ClassVar[bool] = False
+
+    @property
+    def n_blocks(self) -> int | None:
+        """How many different blocks there are."""
+        return self.inner.n_blocks
+
+    @property
+    def width(self) -> int:
+        """Features of a block."""
+        return self.inner.width
+
+    @property
+    def columns(self) -> np.ndarray:
+        """The columns of the rows that are looked at."""
+        return np.append(self.inner.columns, self.presence)
+
+    def block(self, index: int) -> PresentBlock:
+        """Return a block."""
+        return PresentBlock(self.inner.block(index), self.presence)
+
+
+@dataclass(frozen=True, eq=False)
+class PresentBlock:
+    """A block of features, zero where a row lacks the view."""
+
+    inner: Any
+    presence: int
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return self.inner.width
+
+    def transform(self, X: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
+        """Return the features of the rows, in `out` from column `first` on where it is given."""
+        Z = self.inner.transform(X, out, first)
+        lacking = np.flatnonzero(X[:, self.presence] == 0)
+        if len(lacking):
+            Z[lacking, first : first + self.width] = 0.0
+        return Z
 
 
 @dataclass(frozen=True, eq=False)

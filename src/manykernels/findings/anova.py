@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from .._util.html import bar_table, curve
 from .._util.text import brief
 from .expansion import Expansion, Subset, Variances
 from .reading import read
@@ -38,8 +39,8 @@ class Effect:
     grid : tuple of arrays
         Values of the columns, one array per axis.
     values : array of shape (n_1, ..., n_k), or (n_1, ..., n_k, c) for several outputs
-    exact : bool
-        Whether they are no estimates.
+    errors : array of the same shape
+        Standard errors where they are estimates, else 0.
     """
 
     component: tuple[int, ...]
@@ -47,7 +48,7 @@ class Effect:
     columns: tuple[str, ...]
     grid: tuple[np.ndarray, ...]
     values: np.ndarray
-    exact: bool
+    errors: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,21 +92,32 @@ class Components:
 
     @property
     def _pooled(self) -> np.ndarray:
-        return self.variances.reshape(len(self.components), -1).sum(axis=1)
+        return over_outputs(self.variances)
 
     @cached_property
     def values(self) -> np.ndarray:
         """Every component at every row of the background, (n, k), or (n, k, c) for several outputs."""
-        values = self._at(self._expansion.background)
-        return values[:, :, 0] if values.shape[2] == 1 else values
+        return self._estimates[0]
 
-    def _at(self, rows: np.ndarray) -> np.ndarray:
-        """Return all components at rows, (n, k, c); the rest is what they leave of the scores."""
-        values = self._expansion.values(rows, self._subsets)
+    @property
+    def value_errors(self) -> np.ndarray:
+        """Standard errors of ``values`` where these are estimates, else 0; in the same shape."""
+        return self._estimates[1]
+
+    @cached_property
+    def _estimates(self) -> tuple[np.ndarray, np.ndarray]:
+        found = self._at(self._expansion.background)
+        single = self._expansion.n_outputs == 1
+        return found if not single else (found[0][:, :, 0], found[1][:, :, 0])
+
+    def _at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return all components at rows and their errors, (n, k, c); the rest is what they leave of the scores."""
+        values, errors = self._expansion.estimates(rows, self._subsets)
         if len(self._subsets) == len(self.components):
-            return values
+            return values, errors
         left = self._expansion.scores(rows) - self._expansion.constant - values.sum(axis=1)
-        return np.concatenate([values, left[:, None]], axis=1)
+        left_errors = np.sqrt(np.square(errors).sum(axis=1))
+        return np.concatenate([values, left[:, None]], 1), np.concatenate([errors, left_errors[:, None]], 1)
 
     @cached_property
     def standard_errors(self) -> np.ndarray:
@@ -120,10 +132,10 @@ class Components:
         background = self._expansion.background
         some = np.linspace(0, len(background) - 1, min(ERROR_ROWS, len(background))).astype(int)
         total = self._pooled.sum() or 1.0
-        drawn = np.sqrt(np.square(self._errors).reshape(len(self.components), -1).sum(axis=1)) / total
+        drawn = np.sqrt(over_outputs(np.square(self._errors))) / total
         if isinstance(self._expansion, Sampled):  # the points that it was estimated from stand for the rows
             return drawn
-        squares = np.square(self._at(background[some])).sum(axis=2)
+        squares = np.square(self._at(background[some])[0]).sum(axis=2)
         ratio = (squares - self.shares * squares.sum(axis=1, keepdims=True)) / total
         return np.hypot(ratio.std(axis=0) / math.sqrt(len(background)), drawn)
 
@@ -151,6 +163,22 @@ class Components:
         """
         return as_table(self.records(), ["component", "name", "order", "share", "standard_error", "exact"])
 
+    def _repr_html_(self) -> str:
+        """Return the largest components as a table with bars, and the largest curves, for notebooks."""
+        records = self.records()
+        columns = {"name": "Component", "order": "Order", "share": "Share", "standard_error": "± error"}
+        return bar_table(records, columns, "share") + "".join(self._curves())
+
+    def _curves(self, most: int = 4) -> Iterator[str]:
+        """Yield pictures of the largest main effects of numbers."""
+        for k in np.argsort(-self.shares, kind="stable").tolist():
+            if most and self.orders[k] == 1 and len(self.components[k]) == 1:
+                effect = self.effect(self.names[k])
+                values = effect.values if effect.values.ndim == 1 else effect.values[:, 0]
+                if effect.grid[0].dtype.kind in "iuf":
+                    most -= 1
+                    yield curve(effect.grid[0].tolist(), values.tolist(), effect.name)
+
     def effect(self, component: Any, grid: Any = None) -> Effect:
         """Return a component on a grid, in the units of the columns.
 
@@ -171,14 +199,15 @@ class Components:
         S = self._subsets[k]
         variables = [self._expansion.variables[g] for g in S]
         values, rows = self._units.grids(variables, grid)
-        found = self._expansion.on_grid(S, rows)
+        found, errors = self._expansion.on_grid(S, rows)
+        single = found.shape[-1] == 1
         return Effect(
             component=self.components[k],
             name=self.names[k],
             columns=tuple(v.name for v in variables),
             grid=tuple(values),
-            values=found[..., 0] if found.shape[-1] == 1 else found,
-            exact=not isinstance(self._expansion, Sampled),
+            values=found[..., 0] if single else found,
+            errors=errors[..., 0] if single else errors,
         )
 
     def _number(self, component: Any) -> int:
@@ -278,13 +307,13 @@ def _assembled(
 ) -> Components:
     """Return the components that carry anything, and the rest where there is one."""
     total = found.values.sum() + found.rest.sum()
-    kept = np.flatnonzero(found.values.sum(axis=1) > NOTHING * total).tolist()
+    sampled = isinstance(expansion, Sampled)  # zero may then be an estimate
+    kept = np.flatnonzero(sampled | (found.values.sum(axis=1) > NOTHING * total)).tolist()
     subsets, named = [subsets[k] for k in kept], [[expansion.variables[g] for g in subsets[k]] for k in kept]
     variances, errors, exact = found.values[kept], found.errors[kept], found.exact[kept]
     listed = [tuple(sorted(j for v in variables for j in v.inside)) for variables in named]
     names, orders = [" × ".join(v.name for v in variables) for variables in named], [len(S) for S in subsets]
-    if most is not None and found.rest.sum() > NOTHING * total:
-        sampled = isinstance(expansion, Sampled)
+    if most is not None and (sampled or found.rest.sum() > NOTHING * total):
         listed.append(())
         names.append("everything else" if sampled else f"order {most + 1} and above")
         orders.append(2 if sampled else most + 1)
@@ -304,6 +333,11 @@ def _assembled(
         _expansion=expansion,
         _units=units,
     )
+
+
+def over_outputs(values: np.ndarray) -> np.ndarray:
+    """Return the sum over all axes but the first."""
+    return values.sum(axis=tuple(range(1, values.ndim)))
 
 
 def as_table(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> Any:

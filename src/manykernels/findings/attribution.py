@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..tables import Origin
-from .anova import as_table, components
+from .anova import as_table, components, over_outputs
 from .reading import all_columns, read, rows_of
 from .sampling import Sampled, totals
 
@@ -28,15 +28,15 @@ class Shapley:
         The table's columns of each variable.
     constant : float, or (c,) array
         The mean of the prediction under the product of the margins: what the values are added to.
-    exact : bool
-        Whether they are no estimates.
+    errors : array in the shape of the values
+        Standard errors where they are estimates, else 0.
     """
 
     values: np.ndarray
     names: list[str]
     columns: list[tuple[int, ...]]
     constant: Any
-    exact: bool
+    errors: np.ndarray
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.values, dtype=dtype) if copy or copy is None else np.asarray(self.values, dtype)
@@ -46,7 +46,7 @@ class Shapley:
 
     def table(self) -> Any:
         """Return the mean absolute value of every variable, summed over the outputs, as a DataFrame, largest first."""
-        sizes = np.abs(self.values).mean(axis=0).reshape(len(self.names), -1).sum(axis=1)
+        sizes = over_outputs(np.abs(self.values).mean(axis=0))
         records = [
             {"columns": self.columns[k], "name": self.names[k], "mean_absolute": float(sizes[k])}
             for k in np.argsort(-sizes, kind="stable").tolist()
@@ -84,17 +84,17 @@ def shapley(model: Any, rows: Any, background: Any) -> Shapley:
     individual predictions with feature contributions*.
     """
     expansion = read(model, background)
-    found, constant = expansion.shapley(rows_of(model, rows, "rows"))
+    found, deviations, constant = expansion.shapley(rows_of(model, rows, "rows"))
     place, players = _players(expansion.variables, all_columns(model, expansion.background.shape[1]))
-    values = np.zeros((len(found), len(players), found.shape[2]))
-    values[:, place] = found
+    values, errors = np.zeros((2, len(found), len(players), found.shape[2]))
+    values[:, place], errors[:, place] = found, deviations
     single = values.shape[2] == 1
     return Shapley(
         values=values[:, :, 0] if single else values,
         names=[player.name for player in players],
         columns=[player.inside for player in players],
         constant=float(constant[0]) if single else constant,
-        exact=not isinstance(expansion, Sampled),
+        errors=errors[:, :, 0] if single else errors,
     )
 
 
@@ -153,7 +153,7 @@ def shares(model: Any, background: Any) -> Shares:
     Returns
     -------
     Shares
-        In closed form where all components are listed; else totals are estimates, from 2,048 points.
+        In closed form where all components are listed; else totals are estimates.
 
     References
     ----------
@@ -165,15 +165,21 @@ def shares(model: Any, background: Any) -> Shares:
     all_variance = pooled.sum() or 1.0
     place, players = _players(expansion.variables, all_columns(model, expansion.background.shape[1]))
     first, total, first_error, total_error = np.zeros((4, len(players)))
-    errors = found._errors.reshape(len(found.components), -1).sum(axis=1)
+    errors = over_outputs(found._errors)
     for k, S in enumerate(found._subsets):
         for g in S:
             total[place[g]] += pooled[k]
         if len(S) == 1:
             first[place[S[0]]], first_error[place[S[0]]] = pooled[k], errors[k]
     if len(found._subsets) < len(found.components):
-        estimates = totals(expansion.variables, expansion.background, expansion.scores)
-        total[place], total_error[place] = (part.sum(axis=1) for part in estimates)
+        # A total is between what is listed and that with all of the rest; where that leaves much, it is estimated.
+        half = pooled[-1] / 2
+        drawn, errors = (
+            t.sum(axis=1) for t in totals(expansion.variables, expansion.background, expansion.scores)
+        )
+        narrow = (half <= errors) & ~isinstance(expansion, Sampled)
+        total[place] = np.where(narrow, total[place] + half, drawn)
+        total_error[place] = np.where(narrow, half, errors)
     return Shares(
         [p.name for p in players],
         [p.inside for p in players],

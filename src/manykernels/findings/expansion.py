@@ -39,7 +39,7 @@ HELD = 2**24
 #: Variables with more functions than this have a basis learned from random combinations of them.
 FEW_FUNCTIONS = 64
 #: Multiplications that exact variances may take together, and points that the others are estimated from.
-AFFORDED, POINTS = 2e11, 512
+AFFORDED, POINTS = 5e10, 512
 #: What a basis may leave of the functions' norm: rounding.
 LEFT_OVER = 1e-13
 
@@ -134,8 +134,11 @@ class Expansion:
         """Return what Π_{g in S} ψ_g is summed with: numbers of functions, one per variable, and C, (N, c)."""
 
     @abstractmethod
-    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return Σ_{S with g in S} f_S(x)/|S| for every variable, over all orders, (n, variables, c); and the mean."""
+    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return Σ_{S with g in S} f_S(x)/|S| for every variable, over all orders, (n, variables, c).
+
+        Their errors, which are none, and the mean that they are about come with them.
+        """
 
     @property
     @abstractmethod
@@ -200,9 +203,15 @@ class Expansion:
             total += product @ C
         return total
 
-    def on_grid(self, S: Subset, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Return a component on all combinations of values of its variables, (n_1, ..., n_k, c)."""
-        return self._tensor(S, [self.centred(g, v) for g, v in zip(S, values, strict=True)])
+    def on_grid(self, S: Subset, values: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return a component on all combinations of values of its variables and its errors, (n_1, ..., n_k, c)."""
+        found = self._tensor(S, [self.centred(g, v) for g, v in zip(S, values, strict=True)])
+        return found, np.zeros_like(found)
+
+    def estimates(self, rows: np.ndarray, subsets: Sequence[Subset]) -> tuple[np.ndarray, np.ndarray]:
+        """Return components at rows and their errors, which are none, (n, k, c) each."""
+        found = self.values(rows, subsets)
+        return found, np.zeros_like(found)
 
     def _tensor(self, S: Subset, factors: Sequence[np.ndarray]) -> np.ndarray:
         """Return Σ_t C(t) ⊗_{g in S} factors_g(·, t), summed over the parts of a component."""
@@ -274,9 +283,11 @@ class Expansion:
         return Variances(values, errors, exact, rest, rest_error)
 
     def cost(self, S: Subset) -> float:
-        """Return about how many multiplications the variance of a component takes."""
-        ranks = math.prod(self._basis(g).shape[1] for g in S)
-        return float(ranks) * self._width * len(self.parts(S)) * self.n_outputs
+        """Return about how many multiplications the variance of a component takes; infinity beyond what can be held."""
+        ranks = [float(self._basis(g).shape[1]) for g in S]
+        if max(math.prod(ranks), math.prod(ranks[:-1]) * self._width) > HELD:
+            return math.inf
+        return math.prod(ranks) * self._width * len(self.parts(S)) * self.n_outputs
 
     def variance(self, S: Subset) -> np.ndarray:
         """Return the variance of a component under the product of the margins, (c,).
@@ -383,8 +394,8 @@ class Listed(Expansion):
             total += self._outside(i, ()).sum(axis=0)
         return self.intercept + total
 
-    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the Shapley values of all variables, (n, variables, c), and the mean that they are about.
+    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the Shapley values of all variables, (n, variables, c).
 
         Of a product Π_g (m_g + ψ_g), a component over S is shared by |S| variables; as ∫₀¹ u^(|S|-1) du = 1/|S|, the
         part of g is ∫₀¹ ψ_g Π_{h≠g} (m_h + u ψ_h) du, a polynomial in u, which a few points integrate exactly.
@@ -395,7 +406,7 @@ class Listed(Expansion):
             psi = {g: self.centred(g, rows[part][:, self.variables[g].outside]) for g in used}
             for term in self.terms:
                 self._share_out(term, psi, out[part])
-        return out, self.constant
+        return out, np.zeros_like(out), self.constant
 
     def _share_out(self, term: Term, psi: Mapping[int, np.ndarray], out: np.ndarray) -> None:
         """Add the Shapley values of one term."""
@@ -488,8 +499,8 @@ class PowerSum(Expansion):
                 out.append((tuple(d - 1 for d in degrees), self.C * factor[:, None]))
         return out
 
-    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the Shapley values of all variables, and the mean that they are about; see :meth:`Listed.shapley`."""
+    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the Shapley values of all variables, (n, variables, c); see :meth:`Listed.shapley`."""
         out = np.zeros((len(rows), len(self.variables), self.n_outputs))
         used = range(len(self.variables))
         for part in row_blocks(len(rows), 4 * (self.degree + 1) * self._width * len(used), HELD):
@@ -501,7 +512,7 @@ class PowerSum(Expansion):
                 for g, others in enumerate(_all_but_each(series, one, times)):
                     found = np.tensordot(self.weights[1:], times(others[:-1], psi[g]), axes=1)
                     out[part, g] += weight * (found @ self.C)
-        return out, self.constant
+        return out, np.zeros_like(out), self.constant
 
     @staticmethod
     def _mixed(means: np.ndarray, psi: np.ndarray, u: float) -> np.ndarray:

@@ -133,7 +133,7 @@ class Halves:
         self.interrupted = guard.interrupted
         if checkpoint is not None:
             checkpoint.write(self.state()) if self.interrupted else checkpoint.remove()
-        self._tell(n_pairs)
+        self._tell()
 
     def _results(self, missing: range, n_jobs: int | None) -> Iterator[tuple[Pair, list[str]]]:
         if n_jobs in (None, 1):
@@ -146,7 +146,7 @@ class Halves:
     def _kept(self, n_pairs: int) -> str | None:
         return f"after {len(self.pairs)} of {n_pairs} pairs, which are kept." if self.pairs else None
 
-    def _tell(self, n_pairs: int) -> None:
+    def _tell(self) -> None:
         if self._warned:
             warn(f"Fits on halves warned {len(self._warned)} times, first: {brief(self._warned[0], 300)}")
 
@@ -225,17 +225,20 @@ def inner_rows(model: Any, X: Any) -> Any:
 
 def selected(model: Any, min_share: float) -> list[Selected]:
     """Return what a fit selected."""
-    combination = last_step(model).combination_
+    last = last_step(model)
+    combination, names = last.combination_, getattr(last, "feature_names_in_", None)
     weights, shares = np.atleast_2d(combination.weights), np.atleast_2d(combination.shares())
     chosen = np.flatnonzero(((weights > 0) & ((shares > min_share) | (min_share == 0))).any(axis=0))
     family, members = combination.family, combination.members
-    return list(dict.fromkeys(describe(family, members[i]) for i in chosen.tolist()))
+    return list(dict.fromkeys(describe(family, members[i], names) for i in chosen.tolist()))
 
 
-def describe(family: Any, member: Any) -> Selected:
-    """Return a member with its name, columns and view."""
+def describe(family: Any, member: Any, names: Any = None) -> Selected:
+    """Return a member with its name, columns and view; `names` are those of the columns, where they have any."""
     parameters = family.parameters(member)
     columns = list(parameters.get("columns", ()))
+    if "factors" in parameters:  # base kernels, which know their columns by number
+        columns = [f"x{j}" if names is None else str(names[j]) for j in _factor_columns(family, member)]
     sigma = parameters.get("sigma")
     if isinstance(sigma, list) and len(sigma) == len(columns):  # an infinite bandwidth ignores its column
         columns = [c for c, width in zip(columns, sigma, strict=True) if np.isfinite(width)]
@@ -249,6 +252,15 @@ def describe(family: Any, member: Any) -> Selected:
             name = type(inner).__name__.lower() + ("" if view is None else f"[{view}]")
             return Selected(k, name, tuple(columns), view)
     return Selected(member, family.label(member), tuple(columns), view)
+
+
+def _factor_columns(family: Any, member: Any) -> list[int]:
+    """Return the columns of the base kernels of a product."""
+    parts = family.families()
+    part, own = (parts[member[0]], member[1]) if len(parts) > 1 else (parts[0], member)
+    inner = getattr(part, "family", part)
+    columns = (inner.base[j].columns for j in own)
+    return [int(c) + getattr(part, "first", 0) for some in columns if some is not None for c in some]
 
 
 def _tuples(value: Any) -> Any:

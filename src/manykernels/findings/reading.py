@@ -92,7 +92,8 @@ class Reader:
     def __init__(self, predictor: Predictor, background: np.ndarray, origins: list[Origin]):
         self.predictor, self.background, self.origins = predictor, background, origins
         self.combination = predictor.combination
-        self.used = np.flatnonzero(np.atleast_2d(self.combination.weights).any(axis=0)).tolist()
+        used = np.atleast_2d(self.combination.weights).any(axis=0) & bool(len(getattr(predictor, "A", [0])))
+        self.used = np.flatnonzero(used).tolist()  # none without support rows: a constant
 
     def expansion(self) -> Expansion | Sampled:
         """Return the predictor in the form that its kernels allow."""

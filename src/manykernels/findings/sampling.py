@@ -24,8 +24,8 @@ import numpy as np
 from ..tables import Origin
 from .expansion import Subset, Variances, drawn
 
-#: Points that variances are estimated from, and most rows that scores are asked for in one go.
-POINTS, BATCH = 2048, 2**17
+#: Fewest and most points that variances are estimated from, and most rows that scores are asked for in one go.
+POINTS, BATCH = (2048, 16_384), 2**16
 #: Scores that the values of components, or Shapley values, may take, and fewest and most draws for each row.
 SCORES, DRAWS = 10**6, (16, 256)
 #: Pairs of columns that are looked at, and how many standard errors a pair's variance must be from zero to be listed.
@@ -36,11 +36,16 @@ def totals(
     variables: Sequence[Any], background: np.ndarray, scores: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return E Var(f | all but x_g) of every variable and its standard error, (variables, c) (Jansen)."""
-    A, B = (drawn(variables, background, POINTS, seed) for seed in (1, 2))
+    A, B = (drawn(variables, background, _points(len(variables)), seed) for seed in (1, 2))
     fA = scores(A)
     halves = [np.square(fA - scores(swapped(A, B, variables, (g,)))) / 2 for g in range(len(variables))]
     means = np.array([h.mean(axis=0) for h in halves])
-    return means, np.array([h.std(axis=0) / math.sqrt(POINTS) for h in halves])
+    return means, np.array([h.std(axis=0) / math.sqrt(len(A)) for h in halves])
+
+
+def _points(count: int) -> int:
+    """Return from how many points variances are estimated, with so many scores for each."""
+    return int(np.clip(SCORES // max(1, count), *POINTS))
 
 
 def swapped(rows: np.ndarray, others: np.ndarray, variables: Sequence[Any], S: Sequence[int]) -> np.ndarray:
@@ -79,7 +84,9 @@ class Sampled:
     @cached_property
     def _pair(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Two independent samples of the product of the margins, and their scores."""
-        A, B = (drawn(self.variables, self.background, POINTS, seed) for seed in (1, 2))
+        d = len(self.variables)
+        pairs = math.comb(d, 2) if math.comb(d, 2) <= MOST_PAIRS else 0
+        A, B = (drawn(self.variables, self.background, _points(d + pairs), seed) for seed in (1, 2))
         return A, B, self.scores(A), self.scores(B)
 
     @cached_property
@@ -107,11 +114,7 @@ class Sampled:
 
     def _products(self, S: Subset) -> np.ndarray:
         """Return numbers whose mean is the variance of the component S, (points, c)."""
-        signed = sum(
-            (-1) ** (len(S) - k) * self._with(R)
-            for k in range(len(S) + 1)
-            for R in itertools.combinations(S, k)
-        )
+        signed = sum((-1) ** (len(S) - len(R)) * self._with(R) for R in _parts_of(S))
         return (self._pair[2] - self.constant) * signed
 
     def subsets(self, most: int) -> list[Subset]:
@@ -121,7 +124,7 @@ class Sampled:
         if most > 1 and math.comb(d, 2) <= MOST_PAIRS:
             for S in itertools.combinations(range(d), 2):
                 products = self._products(S).sum(axis=1)
-                if products.mean() > SURE * products.std() / math.sqrt(POINTS):
+                if products.mean() > SURE * products.std() / math.sqrt(len(products)):
                     found.append(S)
         return found
 
@@ -138,7 +141,7 @@ class Sampled:
         rest = squares - sum(products, np.zeros_like(squares))
         each = [*products, rest]
         means = np.array([np.maximum(p.mean(axis=0), 0.0) for p in each])
-        errors = np.array([p.std(axis=0) / math.sqrt(POINTS) for p in each])
+        errors = np.array([p.std(axis=0) / math.sqrt(len(p)) for p in each])
         return Variances(means[:-1], errors[:-1], np.zeros(len(subsets), dtype=bool), means[-1], errors[-1])
 
     # -- values ----------------------------------------------------------------------------------------
@@ -148,49 +151,76 @@ class Sampled:
         size = int(np.clip(SCORES // max(1, n), *DRAWS))
         return drawn(self.variables, self.background, size, 3)
 
+    def _crossed(self, rows: np.ndarray, draws: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield some draws, each repeated for all rows, and the rows beside them."""
+        step = max(1, BATCH // len(rows))
+        for a in range(0, len(draws), step):
+            some = draws[a : a + step]
+            yield np.repeat(some, len(rows), axis=0), np.tile(rows, (len(some), 1))
+
     def values(self, rows: np.ndarray, subsets: Sequence[Subset]) -> np.ndarray:
-        """Return components at rows, (n, k, c)."""
-        needed = {R for S in subsets for k in range(1, len(S) + 1) for R in itertools.combinations(S, k)}
-        draws = self._draws(len(rows) * max(1, len(needed)))
-        base = self.scores(draws).mean(axis=0)
-        means = {R: self._conditional(rows, R, draws) for R in needed} | {(): base}
-        out = np.zeros((len(rows), len(subsets), self.n_outputs))
-        for k, S in enumerate(subsets):
-            for size in range(len(S) + 1):
-                for R in itertools.combinations(S, size):
-                    out[:, k] += (-1) ** (len(S) - size) * means[R]
-        return out
+        """Return components at rows, (n, k, c), estimated."""
+        return self.estimates(rows, subsets)[0]
 
-    def _conditional(self, rows: np.ndarray, R: Subset, draws: np.ndarray) -> np.ndarray:
-        """Return the mean of f over the draws, with the variables of R from each row, (n, c)."""
-        total = np.zeros((len(rows), self.n_outputs))
-        for draw in draws:
-            total += self.scores(swapped(np.tile(draw, (len(rows), 1)), rows, self.variables, R))
-        return total / len(draws)
+    def estimates(self, rows: np.ndarray, subsets: Sequence[Subset]) -> tuple[np.ndarray, np.ndarray]:
+        """Return components at rows and their standard errors, (n, k, c) each."""
+        needed = {R for S in subsets for R in _parts_of(S)} | {()}
+        draws = self._draws(len(rows) * len(needed))
+        total, squares = np.zeros((2, len(rows), len(subsets), self.n_outputs))
+        for points, beside in self._crossed(rows, draws):
+            shape = (-1, len(rows), self.n_outputs)
+            scores = {
+                R: self.scores(swapped(points, beside, self.variables, R)).reshape(shape) for R in needed
+            }
+            for k, S in enumerate(subsets):
+                signed = sum((-1) ** (len(S) - len(R)) * scores[R] for R in _parts_of(S))
+                total[:, k] += signed.sum(axis=0)
+                squares[:, k] += np.square(signed).sum(axis=0)
+        return _mean_and_error(total, squares, len(draws))
 
-    def on_grid(self, S: Subset, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Return a component on all combinations of values of its variables, (n_1, ..., n_k, c)."""
+    def on_grid(self, S: Subset, values: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return a component on all combinations of values of its variables and its errors, (n_1, ..., n_k, c)."""
         shape = [len(v) for v in values]
         rows = np.tile(self.background[:1], (math.prod(shape), 1))
-        for g, at in zip(S, np.indices(shape).reshape(len(shape), -1), strict=True):
-            rows[:, list(self.variables[g].outside)] = values[S.index(g)][at]
-        return self.values(rows, [S])[:, 0].reshape(*shape, self.n_outputs)
+        for g, own, at in zip(S, values, np.indices(shape).reshape(len(shape), -1), strict=True):
+            rows[:, list(self.variables[g].outside)] = own[at]
+        found, errors = self.estimates(rows, [S])
+        return found.reshape(*shape, self.n_outputs), errors.reshape(*shape, self.n_outputs)
 
-    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return estimated Shapley values, (n, variables, c), and the mean that they add up to.
+    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return estimated Shapley values and their errors, (n, variables, c), and the mean that they are about.
 
         For every draw, the variables of a row enter in a random order, and then in the reverse one.
         """
-        d, rng = len(self.variables), np.random.default_rng(4)
-        draws = self._draws(2 * len(rows) * d)
-        out, base = np.zeros((len(rows), d, self.n_outputs)), self.scores(draws).mean(axis=0)
-        for draw in draws:
-            order = rng.permutation(d)
-            for direction in (order, order[::-1]):
-                now, before = np.tile(draw, (len(rows), 1)), self.scores(draw[None])
-                for g in direction.tolist():
-                    now = swapped(now, rows, self.variables, (g,))
+        d, rng, n = len(self.variables), np.random.default_rng(4), len(rows)
+        draws = self._draws(2 * n * d)
+        total, squares = np.zeros((2, n, d, self.n_outputs))
+        for points, beside in self._crossed(rows, draws):
+            order = np.array([rng.permutation(d) for _ in range(len(points) // n)])
+            gains = np.zeros((len(order), n, d, self.n_outputs))
+            for direction in (order, order[:, ::-1]):
+                now, before = points.copy(), self.scores(points)
+                for step in direction.T:
+                    for k, g in enumerate(step.tolist()):
+                        columns = list(self.variables[g].outside)
+                        now[k * n : (k + 1) * n, columns] = beside[k * n : (k + 1) * n, columns]
                     after = self.scores(now)
-                    out[:, g] += after - before
+                    gained = (after - before).reshape(len(order), n, -1) / 2
+                    for k, g in enumerate(step.tolist()):
+                        gains[k, :, g] += gained[k]
                     before = after
-        return out / (2 * len(draws)), base
+            total += gains.sum(axis=0)
+            squares += np.square(gains).sum(axis=0)
+        values, errors = _mean_and_error(total, squares, len(draws))
+        return values, errors, self.scores(draws).mean(axis=0)
+
+
+def _parts_of(S: Subset) -> list[Subset]:
+    """Return all sets within a set, the empty one first."""
+    return [R for k in range(len(S) + 1) for R in itertools.combinations(S, k)]
+
+
+def _mean_and_error(total: np.ndarray, squares: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of so many values and its standard error, from their sum and the sum of their squares."""
+    mean = total / count
+    return mean, np.sqrt(np.maximum(squares / count - np.square(mean), 0.0) / count)

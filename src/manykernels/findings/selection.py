@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from .._util.checks import Rule, number, whole
+from .._util.interrupts import trials
 from .._util.text import brief, warn
 from ..families.base import HasFeatures, can
 from ..persistence.checkpoint import Checkpoint
 from .anova import as_table
 from .bounds import Assumption, selection_bound
-from .halves import Halves, Pair, fitted, inner_rows, last_step, seed_of, selected
+from .halves import Halves, Selected, fitted, inner_rows, last_step, seed_of, selected
 
 #: Kernels are compared on at most so many rows: with columns of their own, and by their matrices.
 COLUMN_ROWS, MATRIX_ROWS = 2000, 300
@@ -136,21 +137,22 @@ def stability(
     _check(given, threshold)
     selection_bound(1, 2, 1, n_pairs, assumption)  # says what is wrong with it
     file = None if checkpoint is None else Checkpoint(checkpoint)
-    seed = (
-        file.seed
-        if random_state is None and file is not None and file.seed is not None
-        else seed_of(random_state)
-    )
+    known = None if file is None or random_state is not None else file.seed
+    seed = seed_of(random_state) if known is None else known
     halves = Halves(estimator, X, y, sample_weight, groups, float(min_share), seed)
     if file is not None:
         state = file.resume({**halves.identity(), "seed": seed}, seed)
         if state is not None:
             with file.blamed():
                 halves.restore(state)
-    model = fitted(estimator, halves.X, y, sample_weight, seed=[seed])
+    with trials():  # Ctrl-C here leaves nothing worth keeping
+        model = fitted(estimator, halves.X, y, sample_weight, seed=[seed])
     halves.run(n_pairs, n_jobs, file, verbose)
-    rule = Cutoff(float(bound), threshold, assumption, len(halves.pairs[:n_pairs]))
-    return _counted(model, halves.X, halves.pairs[:n_pairs], rule, float(min_share), near, halves.interrupted)
+    pairs = halves.pairs[:n_pairs]
+    rule = Cutoff(float(bound), threshold, assumption, len(pairs), n_pairs)
+    fits = [half for pair in pairs for half in pair]
+    counts = Counts.of(fits, model, halves.X, float(near))
+    return _counted(fits, selected(model, halves.min_share), counts, rule, model)
 
 
 def _check(given: dict[str, Any], threshold: float | None) -> None:
@@ -164,12 +166,13 @@ def _check(given: dict[str, Any], threshold: float | None) -> None:
 
 @dataclass(frozen=True)
 class Cutoff:
-    """Which frequencies are selected."""
+    """Which frequencies are selected, by so many pairs of those asked for."""
 
     wanted: float
     threshold: float | None
     assumption: Assumption
     n_pairs: int
+    asked: int
 
     def bound(self, frequency: float, q: float, m: float) -> float:
         """Return how many of low selection probability are expected at a frequency; NaN in a continuum."""
@@ -281,55 +284,83 @@ PLACE_FIELDS = ("frequency", "bound", "all_rows")
 # -- counting ------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Members over all fits.
+
+    Attributes
+    ----------
+    names : dict
+        Of the members.
+    frequency : dict
+        Shares of the fits that select a member, the most frequent first.
+    leader : dict
+        The most frequent near-duplicate of a member, often itself.
+    grouped : dict
+        Shares of the fits that select any of a leader's group.
+    n_selected : float
+        Groups that a fit selects, on average.
+    """
+
+    names: dict[Any, str]
+    frequency: dict[Any, float]
+    leader: dict[Any, Any]
+    grouped: dict[Any, float]
+    n_selected: float
+
+    @classmethod
+    def of(cls, halves: Sequence[Sequence[Selected]], model: Any, X: Any, near: float) -> Counts:
+        """Count members, near-duplicates together."""
+        chosen = [{s.member for s in half} for half in halves]
+        found = _frequencies(chosen)
+        frequency = {z: found[z] for z in sorted(found, key=lambda z: (-found[z], str(z)))}
+        leader = _leaders(model, X, list(frequency), near)
+        groups = [{leader[z] for z in half} for half in chosen]
+        names = {s.member: s.kernel for half in halves for s in half}
+        return cls(names, frequency, leader, _frequencies(groups), float(np.mean([len(g) for g in groups])))
+
+    def records(self, rule: Cutoff, tau: float, m: float, here: set[Any]) -> tuple[dict[str, Any], ...]:
+        """Return one record per member, see :class:`Stability`; `here` are those of the fit on all rows."""
+        rows = [
+            {
+                "kernel": self.names[z],
+                "member": z,
+                "frequency": frequency,
+                "group": self.names[self.leader[z]],
+                "group_frequency": self.grouped[self.leader[z]],
+                "bound": rule.bound(self.grouped[self.leader[z]], self.n_selected, m),
+                "selected": self.leader[z] == z and self.grouped[z] >= tau - 1e-12,
+                "all_rows": z in here,
+            }
+            for z, frequency in self.frequency.items()
+        ]
+        rows.sort(key=lambda r: (-r["group_frequency"], r["group"], -r["frequency"], str(r["member"])))
+        return tuple(rows)
+
+
 def _counted(
-    model: Any, X: Any, pairs: Sequence[Pair], rule: Cutoff, min_share: float, near: float, interrupted: bool
+    halves: Sequence[Sequence[Selected]], now: Sequence[Selected], counts: Counts, rule: Cutoff, model: Any
 ) -> Stability:
-    """Count members, columns and views over all fits."""
-    family = last_step(model).combination_.family
-    halves = [half for pair in pairs for half in pair]
-    now = selected(model, min_share)
-    names = {s.member: s.kernel for half in [*halves, now] for s in half}
-    chosen = [{s.member for s in half} for half in halves]
-    frequency = _frequencies(chosen)
-    leader = _leaders(model, X, sorted(frequency, key=lambda z: (-frequency[z], str(z))), near)
-    grouped = _frequencies([{leader[z] for z in half} for half in chosen])
-    q, m = float(np.mean([len({leader[z] for z in half}) for half in chosen])), float(family.size())
+    """Return how often members, columns and views are met, and what is selected."""
+    q, m = counts.n_selected, float(last_step(model).combination_.family.size())
     tau = rule.settled(q, m)
     if math.isinf(tau):
         warn(
             f"No threshold keeps the bound within {rule.wanted:g}: fits on halves select {q:.1f} of {m:.0f} kernels; "
             "use a solver that selects fewer, or allow a larger bound."
         )
-    here = {s.member for s in now}
-    records = [
-        {
-            "kernel": names[z],
-            "member": z,
-            "frequency": frequency[z],
-            "group": names[leader[z]],
-            "group_frequency": grouped[leader[z]],
-            "bound": rule.bound(grouped[leader[z]], q, m),
-            "selected": leader[z] == z and grouped[z] >= tau - 1e-12,
-            "all_rows": z in here,
-        }
-        for z in frequency
-    ]
-    records.sort(key=lambda r: (-r["group_frequency"], str(r["group"]), -r["frequency"], str(r["member"])))
+    fits = [*halves, now]
     return Stability(
-        records=tuple(records),
-        columns=_places(
-            "column", [[s.columns for s in half] for half in [*halves, now]], rule, _width(model)
-        ),
-        views=_places(
-            "view", [[(s.view,) for s in half if s.view is not None] for half in [*halves, now]], rule
-        ),
+        records=counts.records(rule, tau, m, {s.member for s in now}),
+        columns=_places("column", [[s.columns for s in fit] for fit in fits], rule, _width(model)),
+        views=_places("view", [[(s.view,) for s in fit if s.view is not None] for fit in fits], rule),
         threshold=tau,
         bound=rule.bound(tau, q, m) if math.isfinite(tau) else math.nan,
         assumption=rule.assumption,
-        n_pairs=len(pairs),
+        n_pairs=rule.n_pairs,
         n_selected=q,
         n_kernels=m,
-        interrupted=interrupted,
+        interrupted=rule.n_pairs < rule.asked,
         model=model,
     )
 

@@ -12,8 +12,8 @@ from ..tables import Origin
 from .expansion import Variable
 from .reading import rows_of
 
-#: Values on an axis, by the number of axes, and quantiles of the background that numbers lie between.
-AXIS, MORE_AXES, QUANTILES = {1: 101, 2: 33}, 11, (0.01, 0.99)
+#: Values on an axis, by the number of axes; all that there are where they are few; quantiles that numbers lie between.
+AXIS, MORE_AXES, FEW, QUANTILES = {1: 101, 2: 33}, 11, 12, (0.01, 0.99)
 
 
 class Units:
@@ -70,7 +70,7 @@ class Units:
         if held == "category":
             return np.array(sorted({v for v in values.tolist() if v is not None}), dtype=object)
         known = np.unique(values[np.isfinite(values)])
-        if len(known) > size:
+        if len(known) > FEW:
             low, high = np.quantile(values[np.isfinite(values)], QUANTILES)
             known = np.linspace(low, high, size)
         return known.astype("datetime64[s]") if held == "date" else known

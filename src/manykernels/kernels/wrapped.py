@@ -94,7 +94,8 @@ class Function(Kernel):
             raise ValueError(f"func of {brief(self)} must be callable as func(X, Z).")
 
     def _gram(self, X: Rows, Z: Rows):
-        K = np.asarray(self.func(X, Z), dtype=float)
+        with np.errstate(all="warn"):  # how it comes to its values is its own affair
+            K = np.asarray(self.func(X, Z), dtype=float)
         if K.shape != (X.shape[0], Z.shape[0]):
             raise ValueError(
                 f"kernel {self._symbol()} returned shape {K.shape} for {X.shape[0]} and {Z.shape[0]} "

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .._util.files import replacing
+from .._util.files import file_name, replacing
 from .._util.shapes import Damaged
 from .._util.text import brief
 from .tree import Decoder, Refused, is_plain, require
@@ -41,7 +41,7 @@ KINDS = {MODEL: "a model file", CHECKPOINT: "a checkpoint"}
 
 def write_archive(path, form: str, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a manifest and arrays, whole or not at all."""
-    with replacing(os.path.realpath(path)) as stream, zipfile.ZipFile(stream, "w") as archive:
+    with replacing(os.path.realpath(file_name(path))) as stream, zipfile.ZipFile(stream, "w") as archive:
         entries = {name: _write_array(archive, name, value) for name, value in arrays.items()}
         whole = {"format": form, "version": VERSION, **manifest, "entries": entries}
         text = json.dumps(whole, allow_nan=False, indent=1).encode()
@@ -79,7 +79,7 @@ class _Hashing:
 @contextmanager
 def reading(path, form: str = MODEL) -> Iterator[tuple[dict[str, Any], Decoder]]:
     """Open a file and check its manifest; whatever is wrong with it becomes one sentence."""
-    path = os.fspath(path)
+    path = file_name(path)
     _check_kind(path, form)
     try:
         with open(path, "rb") as stream:

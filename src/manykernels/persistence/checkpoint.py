@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .._util.files import remove_leftovers
+from .._util.files import file_name, remove_leftovers
 from .._util.shapes import Damaged
 from .._util.text import brief, warn
 from .archive import CHECKPOINT, reading, write_archive
@@ -43,7 +43,7 @@ class Checkpoint:
 
     def __init__(self, path, *, pause: float = PAUSE, times: float = TIMES):
         self.pause, self.times = pause, times
-        self.path = os.path.realpath(path)
+        self.path = os.path.realpath(file_name(path, "checkpoint"))
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"checkpoint: the directory {folder} does not exist; create it first.")
@@ -99,12 +99,18 @@ class Checkpoint:
         """Say of a state that turns out to be damaged which file it is from."""
         try:
             yield
-        except (Damaged, np.linalg.LinAlgError) as error:
+        except (Damaged, np.linalg.LinAlgError, FloatingPointError) as error:
             why = str(error)
             if not isinstance(error, Damaged):
                 if self._found is None:
                     raise
-                why = "it holds a matrix that is not positive definite"  # the one that rows give is
+                beyond = isinstance(error, FloatingPointError)
+                # The matrix that rows give is, and their numbers are not.
+                why = "it holds " + (
+                    "numbers too extreme to compute with"
+                    if beyond
+                    else "a matrix that is not positive definite"
+                )
             raise ValueError(
                 f"checkpoint: {self.path} is truncated or damaged: {why}; delete it to start anew, "
                 "or name another file."

@@ -175,7 +175,8 @@ def _error(problem: Problem, scores: np.ndarray) -> float:
     F, Y, s = scores[judged], problem.Y[judged], problem.sample_weight[judged]
     if not len(s):
         return np.nan
-    calibration = fit_calibration(F, Y, s) if problem.loss.classifies and are_classes(problem.Y) else None
+    classes = problem.loss.classifies and not problem.loss.shared and are_classes(problem.Y)
+    calibration = fit_calibration(F, Y, s) if classes else None
     if calibration is not None:
         return log_loss(F, Y, s, calibration)
     return float(s @ problem.loss.value(Y, F)) / float(s.sum())
@@ -198,7 +199,9 @@ def _search(trial: Callable[[float], Trial], start: int) -> Iterator[Trial]:
                 break
         if min(found.values(), key=lambda t: t.error) is not found[start]:
             break
-    middle = min(found, key=lambda at: (found[at].error, at))
+    # Of errors that are level to rounding the same one every time.
+    best = _best([found[at] for at in sorted(found)])
+    middle = next((at for at, t in found.items() if t is best), start)
     for at in (middle - 1, middle + 1):
         found[at] = trial(10.0 ** (at / 2))
     yield from found.values()
@@ -230,11 +233,20 @@ def _of_solvers(problem: Problem, candidates: list[Solver], open_C: bool) -> Fou
 
 
 def _start(problem: Problem) -> int:
-    """Return where C is 1 over the size of the kernels, in half powers of ten; scaled ones have size 1."""
+    """Return where C is 1 over the size of the kernels times that of the weights, in half powers of ten.
+
+    Scaled kernels have size 1. A factor of all weights is one of C, and must not change what is chosen.
+    """
     family: Any = problem.family
     if problem.scale.how is not None or not can(family, Enumerable) or family.size() > LONGEST:
-        return 0
-    return _half_powers(family.mean_diag(problem.X, family.members(), problem.sample_weight).mean())
+        return _half_powers(_typical_weight(problem))
+    size = family.mean_diag(problem.X, family.members(), problem.sample_weight).mean()
+    return _half_powers(size * _typical_weight(problem))
+
+
+def _typical_weight(problem: Problem) -> float:
+    s = problem.sample_weight
+    return float(s[s > 0].mean()) if s.any() else 1.0
 
 
 def _half_powers(size: float) -> int:
@@ -256,13 +268,30 @@ class _Cut:
 
     def trial(self, C: float, run: Callable[[Problem, Result | None], Result]) -> Trial:
         """Return the error with one C."""
-        scores = np.full(self.problem.Y.shape, np.nan)
+        scores, error = np.full(self.problem.Y.shape, np.nan), 0.0
         with trials(), warnings.catch_warnings():  # that a trial is not exact needs no saying
             warnings.simplefilter("ignore", ConvergenceWarning)
             for k, (part, rows) in enumerate(self.parts):
                 self.last[k] = result = run(replace(part, C=C, choose_C=False), self.last[k])
                 scores[self.tests[k]] = result.predictor.scores(rows)
-        return Trial(C, _error(self.problem, scores), scores)
+                if self.problem.loss.joint:
+                    error += self._added(part, self.tests[k], result, scores[self.tests[k]])
+        return Trial(C, error if self.problem.loss.joint else _error(self.problem, scores), scores)
+
+    def _added(self, part: Problem, test: np.ndarray, result: Result, F: np.ndarray) -> float:
+        """Return what rows left out add to the loss of all rows together, per weight.
+
+        For the partial likelihood that is Verweij and van Houwelingen's, "Cross-validation in survival analysis", 1993:
+        rows left out are judged in the risk sets of all.
+        """
+        loss, problem = self.problem.loss, self.problem
+        taught = result.predictor.scores(part.X)
+        Y, s = (
+            np.concatenate([part.Y, problem.Y[test]]),
+            np.r_[part.sample_weight, problem.sample_weight[test]],
+        )
+        more = loss.total(Y, np.concatenate([taught, F]), s) - loss.total(part.Y, taught, part.sample_weight)
+        return more / float(problem.sample_weight.sum())
 
 
 def _weights_of(last: Result | None, part: Problem) -> np.ndarray | None:
@@ -307,7 +336,7 @@ def _in_closed_form(problem: Problem, combination: Combination) -> list[Trial]:
     root = np.sqrt(problem.sample_weight[used])
     X = problem.X[np.ix_(used, used)] if problem.family.pairwise else problem.X[used]
     K = combination.gram(X)
-    unit = 10.0 ** (_half_powers(float(np.mean(np.diag(K)))) / 2)
+    unit = 10.0 ** (_half_powers(float(np.mean(np.diag(K))) * _typical_weight(problem)) / 2)
     w, Q = eigh((K + 1.0) * np.multiply.outer(root, root))
     w, Q, T = np.maximum(w, 0.0), root[:, None] * Q, Q.T @ (root[:, None] * problem.Y[used])
 

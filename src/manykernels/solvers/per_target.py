@@ -18,10 +18,13 @@ def of_targets(problem: Problem, chosen: np.ndarray) -> Problem:
     return replace(problem, Y=problem.Y[:, chosen], loss=problem.loss.output(chosen))
 
 
-def joined(problem: Problem, solved: Sequence[tuple[np.ndarray, Result]]) -> Result:
+def joined(
+    problem: Problem, solved: Sequence[tuple[np.ndarray, Result]], *, balanced: bool = False
+) -> Result:
     """Return results on the same members, each with the numbers of its targets, as one: objective and gap are sums.
 
-    The trace has the objective and the gap of every result, in order.
+    `balanced` says whether each target's kernels were balanced by its weights. The trace has the objective and the gap
+    of every result, in order.
     """
     results = [result for _, result in solved]
     order = np.argsort(np.concatenate([targets for targets, _ in solved]))
@@ -33,11 +36,12 @@ def joined(problem: Problem, solved: Sequence[tuple[np.ndarray, Result]]) -> Res
 
     norms = [r.combination.norms for r in results]
     combination = TargetCombination(
-        first.family,
+        problem.family,
         first.members,
         per_target([r.combination.weights for r in results]),
         first.rho,
         None if any(u is None for u in norms) else per_target(norms),
+        balances=balanced,
     )
     A = np.hstack([_dual(r) for r in results])[:, order]
     intercept = np.concatenate([r.intercept for r in results])[order]

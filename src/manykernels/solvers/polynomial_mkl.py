@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from .._util.checks import FLAG, Rule, choice, number, whole
+from .._util.checks import FLAG, NO_NUMBERS, Rule, choice, number, whole
 from .._util.interrupts import Interruptible
 from .._util.text import brief, warn
 from .._util.threads import one_blas_thread
@@ -136,7 +136,7 @@ class PolynomialMKL(Solver):
         try:
             centre = np.asarray(self.centre, dtype=float)
             fine = centre.ndim <= 1 and bool((np.isfinite(centre) & (centre >= 0)).all())
-        except (TypeError, ValueError):
+        except NO_NUMBERS:
             fine = False
         if not fine:
             raise ValueError(

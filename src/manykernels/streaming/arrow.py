@@ -64,6 +64,24 @@ class Tables(Source):
         """Names of all columns, whatever their roles."""
         return tuple(self.dataset.schema.names)
 
+    def where_known(self, name: str) -> tuple[Tables, int]:
+        """Return the rows of a table in memory that have a value in a column, and how many have none.
+
+        Blank text is none.
+        """
+        import pyarrow.compute as pc
+
+        table = self.dataset.to_table()
+        values = table.column(name)
+        known = values.is_valid()
+        if _is_text(values.type):
+            known = pc.and_(known, pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(values), ""), False))
+        elif arrow().types.is_floating(values.type):
+            known = pc.and_(known, pc.fill_null(pc.invert(pc.is_nan(values)), False))
+        some = copy.copy(self)
+        some.dataset = arrow().dataset.dataset(table.filter(known))
+        return some, table.num_rows - some.dataset.count_rows()
+
     def holds_numbers(self, name):
         try:
             return _number_type(self.dataset.schema.field(name)) != np.dtype(bool)

@@ -6,12 +6,16 @@ import fnmatch
 import glob
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from .._util.text import brief
 from .columns import NewColumn, index_of
-from .text import Look, look_at
+from .dialect import AS_IT_IS, Dialect, other_encoding
+from .formats import ALONE
+from .meaning import understood
+from .text import Look, NotUtf8, look_at
 
 #: Endings of compressed text.
 PACKED = ("gz", "bz2", "zst")
@@ -21,10 +25,19 @@ FORMATS = {
     "pq": "parquet",
     "csv": "csv",
     "tsv": "tsv",
+    "txt": "csv",
     "feather": "ipc",
     "arrow": "ipc",
     "ipc": "ipc",
+    "xlsx": "excel",
+    "xls": "excel",
+    "npz": "npz",
+    "svm": "svmlight",
+    "svmlight": "svmlight",
+    "libsvm": "svmlight",
 }
+#: Endings that a file may have which is named by itself, and that count for nothing in a folder.
+NAMED_ONLY = ("txt", "xlsx", "xls", "npz", "svm", "svmlight", "libsvm")
 #: What stands between two values in text.
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 
@@ -41,27 +54,27 @@ def arrow():
     return pa
 
 
-def open_dataset(path):
+def open_dataset(path, dialect: Dialect = AS_IT_IS):
     """Return a file, a folder, a pattern such as ``"rows/*.parquet"`` or a list of files as a pyarrow Dataset.
 
-    The format is told by the names.
+    The format is told by the names, and how text is written by the first file.
     """
     pa = arrow()
     files, folder = _listed_files(path)
     kind: Any = format_of(files[0])
+    if kind in ALONE:
+        raise ValueError(f"{files[0]} is read as a whole only; pass whole=True, or write it as Parquet.")
     if kind in DELIMITERS:
-        reading, parsing, converting = _text_options(files, kind)
+        reading, parsing, converting = _text_options(files, kind, dialect)[0]
         kind = pa.dataset.CsvFileFormat(parsing, convert_options=converting, read_options=reading)
     hive = {} if folder is None else {"partitioning": "hive", "partition_base_dir": folder}
     with in_one_sentence(files[0] if folder is None else folder):
         return pa.dataset.dataset(files, format=kind, **hive)
 
 
-def read_whole(path):
+def read_whole(path, dialect: Dialect = AS_IT_IS):
     """Return a file as a pyarrow Dataset in memory; types in text are told by all rows, not by the first ones."""
     pa = arrow()
-    from pyarrow import csv, feather, parquet
-
     (file, *more), _ = _listed_files(path)
     if more:
         raise ValueError(
@@ -69,31 +82,56 @@ def read_whole(path):
         )
     kind = format_of(file)
     with in_one_sentence(file):
-        if kind in DELIMITERS:
-            table = csv.read_csv(file, *_text_options([file], kind))
-        else:
-            table = (parquet if kind == "parquet" else feather).read_table(file)
+        table = _read_table(file, kind, dialect)
     return pa.dataset.dataset(
         table.combine_chunks()
     )  # every chunk would be a unit, and cost time for every column
 
 
-def _text_options(files: list[str], kind: str) -> tuple[Any, Any, Any]:
-    """Return how text is read, parsed and understood, after a look at all of it.
+def _read_table(file: str, kind: str, dialect: Dialect):
+    """Return all of a file as a pyarrow Table."""
+    from pyarrow import csv, feather, parquet
+
+    if kind in DELIMITERS:
+        options, settled = _text_options([file], kind, dialect)
+        return understood(csv.read_csv(file, *options), settled.decimal or ".", arrow())
+    if kind in ALONE:
+        return ALONE[kind](file, arrow())
+    return (parquet if kind == "parquet" else feather).read_table(file)
+
+
+def _text_options(files: list[str], kind: str, dialect: Dialect) -> tuple[tuple[Any, Any, Any], Dialect]:
+    """Return how text is read, parsed and understood, after a look at all of it, and how the first file is written.
 
     A field without text is missing, in a column of text as among numbers.
     """
     from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions
 
-    delimiter, seen = DELIMITERS[kind], Look()
+    try:
+        settled, seen = _looked_at(files, kind, dialect)
+    except NotUtf8 as error:
+        if dialect.encoding is not None:
+            raise
+        settled, seen = _looked_at(files, kind, replace(dialect, encoding=other_encoding(error, arrow())))
+    nulls = ConvertOptions().null_values
+    return (
+        ReadOptions(block_size=seen.block, encoding=settled.encoding),
+        ParseOptions(delimiter=settled.separator, newlines_in_values=seen.spans),
+        ConvertOptions(
+            strings_can_be_null=True, decimal_point=settled.decimal, null_values=[*nulls, "?", "None"]
+        ),
+    ), settled
+
+
+def _looked_at(files: list[str], kind: str, dialect: Dialect) -> tuple[Dialect, Look]:
+    """Return how the first file is written, and what a look at every byte of all of them has shown."""
+    with in_one_sentence(files[0]):
+        settled, seen = dialect.settled(files[0], DELIMITERS[kind], arrow()), Look()
+    assert settled.separator is not None and settled.encoding is not None
     for file in files:
         with in_one_sentence(file):
-            seen.add(look_at(file, delimiter, arrow()))
-    return (
-        ReadOptions(block_size=seen.block),
-        ParseOptions(delimiter=delimiter, newlines_in_values=seen.spans),
-        ConvertOptions(strings_can_be_null=True),
-    )
+            seen.add(look_at(file, settled.separator, arrow(), settled.encoding))
+    return settled, seen
 
 
 def _listed_files(path) -> tuple[list[str], str | None]:
@@ -122,10 +160,11 @@ def is_pattern(path) -> bool:
 
 def _tables(files: list[Path], otherwise: str) -> list[str]:
     """Return those of the format of the first table, or raise."""
-    kind = next((FORMATS[_ending(f)] for f in files if _ending(f) in FORMATS), None)
+    known = {ending: kind for ending, kind in FORMATS.items() if ending not in NAMED_ONLY}
+    kind = next((known[_ending(f)] for f in files if _ending(f) in known), None)
     if kind is None:
-        raise ValueError(f"{otherwise}; their names must end in {', '.join('.' + k for k in FORMATS)}.")
-    return [str(f) for f in files if FORMATS.get(_ending(f)) == kind]
+        raise ValueError(f"{otherwise}; their names must end in {', '.join('.' + k for k in known)}.")
+    return [str(f) for f in files if known.get(_ending(f)) == kind]
 
 
 def _files(folder) -> list[Path]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..tables.reading import of_matrix
+from ..tables.views import Views
 from .arrow import TableWriter
 from .columns import predict_rows
 from .files import is_input
@@ -34,7 +37,11 @@ def predict_batches(model, source, *, method: str = "predict") -> Iterator[np.nd
     check_is_fitted(model)
     rows = bind_for(model, open_source(source))
     named = rows.names is not None and hasattr(model, "feature_names_in_")
+    several = hasattr(getattr(model, "columns_", None), "of_table")
     for chunk in rows.chunks():
+        if several:
+            yield predict_rows(model, views_of(model, rows, chunk.X), method)
+            continue
         if not named and chunk.X.shape[1] != model.n_features_in_:
             raise ValueError(
                 f"The source has {chunk.X.shape[1]} columns, and the model was fitted on {model.n_features_in_}; keep "
@@ -49,7 +56,18 @@ def bind_for(model, source: Source, y=None) -> Source:
     names = getattr(model, "feature_names_in_", None)
     if columns is None:
         return source.bind(y, features=names)
+    if hasattr(columns, "of_table"):
+        return source.bind(y, features=columns.known_in(source.column_names), any_kind=True)
     return source.bind(y, features=columns.needed if columns.named else None, any_kind=True)
+
+
+def views_of(model, source: Source, X: Any) -> Any:
+    """Return the rows of a chunk as the views that a model knows."""
+    if isinstance(X, Views):
+        return X
+    if isinstance(X, np.ndarray) and source.names is not None:
+        X = of_matrix(X, source.names)
+    return model.columns_.of_table(X)
 
 
 def predict_to(model, source, path, *, proba: bool = False) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -18,6 +19,7 @@ import scipy.sparse as sp
 from .._util.checks import refuse_missing
 from .._util.text import brief
 from ..tables.reading import Table, float_type, joined, of_columns, open_table
+from ..tables.views import Views, are_views, as_views
 from .columns import choose, columns_of, index_of, is_names, listed, matrix, names_of
 
 #: Most rows of a chunk.
@@ -79,6 +81,8 @@ class Source:
         Whether targets can be read without the features.
     any_kind : bool
         Whether columns may hold text, dates and missing values, and rows are tables.
+    views : dict or None
+        Groups of columns that are views, see :meth:`~manykernels.Views.from_columns`.
     """
 
     names: tuple[str, ...] | None = None
@@ -86,6 +90,7 @@ class Source:
     numeric_targets: bool = False
     columnar: bool = True
     any_kind: bool = False
+    views: Any = None
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
@@ -167,6 +172,8 @@ def as_one(chunks: list[Chunk], where: str) -> Chunk:
         values = [getattr(chunk, name) for chunk in chunks]
         if values[0] is None or len(values) == 1:
             return values[0]
+        if isinstance(values[0], Views):
+            return Views.joined(values)
         return joined(values) if isinstance(values[0], Table) else np.concatenate(values)
 
     return Chunk(together("X"), together("y"), together("sample_weight"), together("keys"), where)
@@ -192,6 +199,11 @@ def uniform(keys: np.ndarray, seed: int) -> np.ndarray:
 
 def check_finite(chunk: Chunk, names: Sequence[str] | None, *, gaps: bool = False) -> None:
     """Refuse infinite values, and missing ones unless there may be gaps, by the column and the row."""
+    if isinstance(chunk.X, Views):  # sparse ones are looked at when they are made dense
+        tables = [part.table for part in chunk.X.parts.values() if isinstance(part.table, Table)]
+        for one in tables:
+            check_finite(replace(chunk, X=one), one.names if one.named else None, gaps=True)
+        return
     table = open_table(chunk.X)
     if table.matrix is not None:
         with np.errstate(all="ignore"):
@@ -290,10 +302,21 @@ def _bytes_of(values) -> Iterator[bytes]:
 # -- batches -------------------------------------------------------------------------------------------
 
 
+def _undisturbed(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yield what a user's iterable does; an overflow on its way to a batch is its own affair, and no error of a fit."""
+    stream = iter(batches)
+    with suppress(StopIteration):
+        while True:
+            with np.errstate(all="warn"):
+                batch = next(stream)
+            yield batch
+
+
 class Batches(Source):
     """Rows from an iterable of batches: (X, y), (X, y, sample_weight), dicts, DataFrames or Arrow batches."""
 
     columnar = False
+    several = False
     #: What a batch is called in a message.
     word = "batch"
 
@@ -317,6 +340,9 @@ class Batches(Source):
         bound.y, bound.sample_weight, bound.any_kind = y, sample_weight, any_kind
         first = bound._peek()
         rows = first[0] if isinstance(first, tuple) else first
+        bound.several = are_views(rows)
+        if bound.several:
+            return bound
         names = names_of(rows)
         if names is not None:
             labels = () if isinstance(first, tuple) else listed(y) + listed(sample_weight)
@@ -330,7 +356,7 @@ class Batches(Source):
 
     def _peek(self):
         """Return the first batch; an iterator gets it back."""
-        stream = iter(self.batches)
+        stream = _undisturbed(self.batches)
         try:
             first = next(stream)
         except StopIteration:
@@ -341,7 +367,7 @@ class Batches(Source):
 
     def head(self, size: int) -> list[Chunk]:
         """Return the first chunks, up to `size` rows or a little more; an iterator gets them back."""
-        stream, taken, first = iter(self.batches), [], 0
+        stream, taken, first = _undisturbed(self.batches), [], 0
         chunks: list[Chunk] = []
         while first < size:
             try:
@@ -366,10 +392,10 @@ class Batches(Source):
             )
         self._used = True
         first, width = 0, None
-        for number, batch in enumerate(self.batches):
+        for number, batch in enumerate(_undisturbed(self.batches)):
             chunk = self._chunk(batch, number, first)
             width = chunk.X.shape[1] if width is None else width
-            if chunk.X.shape[1] != width:
+            if chunk.X.shape[1] != width and not self.several:  # a view may be lacking
                 raise ValueError(
                     f"{chunk.place} has {chunk.X.shape[1]} columns, and the batches before it have {width}."
                 )
@@ -414,7 +440,12 @@ class Batches(Source):
             return X
         raise ValueError(f"X must be a matrix of numbers, and is {brief(X)}.")
 
-    def _rows(self, X) -> np.ndarray | Table:
+    def _rows(self, X) -> np.ndarray | Table | Views:
+        if self.several:
+            views = as_views(X)
+            if views is None:
+                raise ValueError(f"X is a {type(X).__name__}, and the first batch has several views.")
+            return views
         names = names_of(X)
         if names is None:
             return self._unnamed(X)

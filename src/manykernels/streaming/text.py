@@ -42,7 +42,22 @@ class Look:
         self.spans, self.block = self.spans or other.spans, max(self.block, other.block)
 
 
-def look_at(path: str, delimiter: str, pa) -> Look:
+class NotUtf8(ValueError):
+    """A text that is not UTF-8, from some line on."""
+
+    def __init__(self, path: str, line: int):
+        super().__init__(f"{path} is not UTF-8 text in line {line:,}; save it as UTF-8.")
+        self.path, self.line = path, line
+
+
+@contextmanager
+def _opened(path: str, encoding: str, pa) -> Iterator[Any]:
+    """Open a file, compressed or not, as UTF-8."""
+    with pa.input_stream(path) as stream:
+        yield stream if encoding == "utf-8" else pa.transcoding_input_stream(stream, encoding, "utf-8")
+
+
+def look_at(path: str, delimiter: str, pa, encoding: str = "utf-8") -> Look:
     """Look at all bytes of a file, compressed or not.
 
     Raises
@@ -51,12 +66,12 @@ def look_at(path: str, delimiter: str, pa) -> Look:
         If it is not UTF-8, or a quote is not closed.
     """
     lines = _Lines(path, delimiter)
-    with pa.input_stream(path) as stream:
+    with _opened(path, encoding, pa) as stream:
         while piece := stream.read(PIECE):
             lines.add(piece)
     lines.end()
     if lines.odd:
-        _check_quotes(path, delimiter, pa)
+        _check_quotes(path, delimiter, pa, encoding)
     return Look(lines.odd, max(LEAST_BLOCK, LEAST_LINES * (lines.first or 0), 2 * lines.longest))
 
 
@@ -118,7 +133,7 @@ class _Lines:
             self._decoder.decode(piece, last)
         except UnicodeDecodeError as error:
             line = self._count + piece.count(b"\n", 0, error.start) + 1
-            raise ValueError(f"{self.path} is not UTF-8 text in line {line:,}; save it as UTF-8.") from None
+            raise NotUtf8(self.path, line) from None
 
 
 @contextmanager
@@ -131,9 +146,10 @@ def _long_values() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _check_quotes(path: str, delimiter: str, pa) -> None:
+def _check_quotes(path: str, delimiter: str, pa, encoding: str = "utf-8") -> None:
     """Read value by value, which is slow and strict."""
-    with _long_values(), io.TextIOWrapper(pa.input_stream(path), encoding="utf-8-sig", newline="") as text:
+    known = "utf-8-sig" if encoding == "utf-8" else encoding
+    with _long_values(), io.TextIOWrapper(pa.input_stream(path), encoding=known, newline="") as text:
         rows: Any = csv.reader(text, delimiter=delimiter, strict=True)
         line = 0
         try:

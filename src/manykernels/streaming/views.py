@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 from .sources import Chunk, Source, as_one, keys_of, uniform
 
@@ -56,6 +57,13 @@ class View(Source):
 
 class Whole(View):
     """All rows of a source as one chunk, for a table that fits in memory."""
+
+    def where_known(self, name: str) -> tuple[Whole, int]:
+        """Return the rows that have a value in a column, and how many have none."""
+        some = copy.copy(self)
+        inner: Any = self.inner
+        some.inner, left = inner.where_known(name)
+        return some, left
 
     def unit_rows(self):
         return [self.inner.n_rows]

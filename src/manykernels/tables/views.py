@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from .._util.shapes import Stored, check_arrays, demand
 from .._util.text import brief, warn
 from .columns import DENSE_BYTES, Columns, Origin
-from .reading import Table, open_table
+from .reading import Table, joined, open_table
 
 #: A view of at least so many columns of numbers, none negative and most of them zero, counts things: words, say.
 FEWEST_COUNTED, MOSTLY_ZERO = 30, 0.75
@@ -160,6 +160,15 @@ class Views:
         """Return the names of the views."""
         return self.parts.keys()
 
+    @classmethod
+    def joined(cls, several: Sequence[Views]) -> Views:
+        """Return the rows of views with the same names, one after the other; a view that is not there is lacking."""
+        some, names = object.__new__(cls), dict.fromkeys(name for one in several for name in one.parts)
+        some.parts = {name: _joined([(one.parts.get(name), len(one)) for one in several]) for name in names}
+        index = [one.index for one in several if one.index is not None]
+        some.index = np.concatenate(index) if len(index) == len(several) else None
+        return some
+
     def only(self, names: Sequence[str]) -> Views:
         """Return some of the views."""
         some = object.__new__(Views)
@@ -174,6 +183,15 @@ class Views:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {part.width:,} columns" for name, part in self.parts.items())
         return f"Views({len(self):,} rows; {sizes})"
+
+
+def _joined(several: list[tuple[Part | None, int]]) -> Part:
+    """Return parts of one view, one after the other, each with its number of rows; None lacks the view."""
+    first = next(part for part, _ in several if part is not None)
+    parts = [first.take(np.full(n, -1)) if part is None else part for part, n in several]
+    tables = [part.table for part in parts]
+    table = sp.csr_array(sp.vstack(tables)) if sp.issparse(first.table) else joined(tables)
+    return Part(table, np.concatenate([part.present for part in parts]))
 
 
 def _groups(groups: Any) -> dict[str, Any]:
@@ -217,6 +235,13 @@ def as_views(X: Any) -> Views | None:
         return None
     several = isinstance(X, Mapping) or _is_multi_modal(X) or _is_annotated(X) or _has_two_levels(X)
     return Views(X) if several or _is_list_of_matrices(X) else None
+
+
+def are_views(X: Any) -> bool:
+    """Whether rows that come in batches have several views; a dict of columns is one table."""
+    if isinstance(X, Mapping) and not sp.issparse(X):
+        return any(sp.issparse(v) or hasattr(v, "iloc") or np.ndim(v) == 2 for v in X.values())
+    return isinstance(X, Views) or _is_multi_modal(X) or _is_annotated(X) or _has_two_levels(X)
 
 
 def _is_multi_modal(X: Any) -> bool:
@@ -429,6 +454,28 @@ class ViewColumns:
                 out[rows, self.starts[k] : self.starts[k + 1]] = self._numbers(k, name, columns, table)
                 out[rows, self.starts[-1] + k] = 1.0
         return out
+
+    def known_in(self, names: Sequence[str] | None) -> list[str] | None:
+        """Return the columns of the views that a table has any of, given its names; None where it has none known."""
+        if names is None or not all(self.columns):
+            return None
+        own = [columns for columns in self.columns if {*columns} & {*names}]
+        if not own:
+            raise ValueError(
+                f"The source has none of the columns of the model's views, such as {brief(self.columns[0][0])}."
+            )
+        return list(dict.fromkeys(name for columns in own for name in columns))
+
+    def of_table(self, X: Any) -> Views:
+        """Return rows of one table as views, by the names of their columns; a view without any of them is lacking."""
+        if not all(self.columns):
+            raise ValueError(
+                "The model was fitted on views whose columns have no names, and cannot find them in one table; pass "
+                f"a dict with {_listed(self.names)}."
+            )
+        known = set(open_table(X).names)
+        groups = dict(zip(self.names, self.columns, strict=True))
+        return Views.from_columns(X, {name: own for name, own in groups.items() if known & {*own}})
 
     def _known(self, X: Any) -> Views:
         views = as_views(X)

@@ -394,6 +394,8 @@ def _widened(quantiles, factors) -> tuple[float, float]:
 
 
 def _shortened(sigma: Sequence[float]) -> str:
-    """Return bandwidths as a short text."""
+    """Return bandwidths as a short text: one for all, each of a few, or the smallest and the largest of many."""
     texts = [f"{v:.3g}" for v in sigma]
-    return ",".join([*texts[:3], "…", *texts[-2:]] if len(texts) > 6 else texts)
+    if len(set(texts)) == 1:
+        return texts[0]
+    return ",".join(texts) if len(texts) <= 6 else f"{min(sigma):.3g}…{max(sigma):.3g} per column"

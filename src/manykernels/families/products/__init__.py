@@ -37,7 +37,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from ..._util.arrays import row_blocks
-from ..._util.checks import check_parameters, choice, whole
+from ..._util.checks import NO_NUMBERS, check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, Linear, as_kernel
 from ...kernels.statistics import Rows
@@ -412,7 +412,7 @@ class Products(Searchable):
 def _positive_numbers(values, count: int) -> bool:
     try:
         v = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
+    except NO_NUMBERS:
         return False
     return v.shape == (count,) and bool((np.isfinite(v) & (v > 0)).all())
 

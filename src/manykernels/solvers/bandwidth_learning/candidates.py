@@ -406,26 +406,37 @@ def left_out_scores(rows: Rows, candidates, judges: np.ndarray, groups, weights)
         part = rows.take(i)
         for judged, own, weighed in zip(judges, candidates, weights, strict=True):
             if judged[i].any():
-                used = np.flatnonzero(weighed.theta).tolist()
-                grams = matrices([own[j] for j in used], i)
-                K = sum(w * gram for w, gram in zip(weighed.theta[used], grams, strict=True))
-                K = balanced(K, [own[j] for j in used], weighed.theta[used], i)
+                K = balanced(weighted_sum(own, weighed.theta, i), own, weighed.theta, i)
                 found = leave_out(K, math.exp(weighed.log_noise), part, gradient=False, dtype=np.float64)
                 counted = judged[i][part.units]
                 F[part.numbers[counted]] = found.scores[counted]
     return F[rows.origin]
 
 
+def weighted_sum(candidates: Sequence[Candidate], theta: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the weighted sum of the matrices of candidates with weight, on some rows."""
+    used = np.flatnonzero(theta).tolist()
+    grams = matrices([candidates[j] for j in used], chosen)
+    return np.asarray(sum(w * K for w, K in zip(theta[used], grams, strict=True)))
+
+
 def balanced(
     K: np.ndarray, candidates: Sequence[Candidate], theta: np.ndarray, chosen: np.ndarray
 ) -> np.ndarray:
     """Return a weighted sum of matrices over √(q_s q_t), q the share of the weights that a row has the views of."""
+    r = balance_factor(candidates, theta, chosen)
+    return K if r is None else K * r[:, None] * r
+
+
+def balance_factor(
+    candidates: Sequence[Candidate], theta: np.ndarray, chosen: np.ndarray
+) -> np.ndarray | None:
+    """Return 1/√q of some rows, 0 for those that have none of the views with weight; None where none is lacking."""
     if all(c.present is None for c in candidates):
-        return K
+        return None
     shares = [np.ones(len(chosen)) if c.present is None else c.present[chosen] for c in candidates]
     q = theta @ np.array(shares) / theta.sum()
-    r = np.divide(1.0, np.sqrt(q), out=np.zeros(len(q)), where=q > 0)
-    return K * r[:, None] * r
+    return np.divide(1.0, np.sqrt(q), out=np.zeros(len(q)), where=q > 0)
 
 
 def weigh(error: Weighing, log_noise: float, effort: Effort, fixed_noise=False) -> Weighed:

@@ -109,6 +109,11 @@ class Rows:
             self.origin,
         )
 
+    @property
+    def alone(self) -> bool:
+        """Whether every row is one unit, and leaves whole and by itself."""
+        return self.subjects is None and len(self.units) == len(self) and bool((self.share == 1.0).all())
+
     def of_targets(self, chosen) -> Rows:
         """Return the same rows with some of the targets."""
         return replace(self, Y=self.Y[:, chosen], targets=self.targets[:, chosen])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..._util.threads import one_blas_thread
+from ...families.view import View
 from ...predictors import feature_maps
 from ..bandwidth_learning.candidates import Candidate, Effort, Weighing, groups_of, some, weigh
 from ..bandwidth_learning.left_out import criterion_of, merged
@@ -28,6 +29,8 @@ logger = logging.getLogger("manykernels")
 
 #: Multiples of bandwidths that are weighed.
 MULTIPLES = (0.5, 1.0, 2.0)
+#: With more parts than this bandwidths come without their halves and doubles.
+MANY_PARTS = 12
 #: Kernels with a smaller share of the largest weight are left out.
 LEAST_SHARE = 0.03
 #: The error of the mean is 1: a kind alone that is no better than this is not mixed in.
@@ -51,12 +54,15 @@ class Option:
     part : int
     alone : Found or None
         Where the best of a continuum was found; it is tried alone, too.
+    plain : bool
+        Whether its bandwidths are those that were found, and no multiple of them.
     """
 
     member: Any
     final: Any
     part: int
     alone: Found | None = None
+    plain: bool = True
 
 
 def prepare_union(sample: Sample, passes, *, n_rows: int | None, together: bool = True) -> Prepared:
@@ -74,9 +80,11 @@ def prepare_union(sample: Sample, passes, *, n_rows: int | None, together: bool 
     """
     family: Any = sample.problem.family
     options: list[Option] = []
-    for k, part in enumerate(family.families()):
+    parts = family.families()
+    for k, part in enumerate(parts):
         if hasattr(part, "statistic"):
-            options += _options(sample, family, k, part, passes(part), n_rows)
+            found = _options(sample, family, k, part, passes(part), n_rows)
+            options += found if len(parts) <= MANY_PARTS else [o for o in found if o.plain]
         else:
             own = [family.member_of(k, z) for z in part.members()]
             options += [Option(z, z, k) for z in own]
@@ -96,7 +104,8 @@ def choose_ridge(sample: Sample, members: list[Any], theta: np.ndarray) -> Prepa
 
 def _options(sample: Sample, family, k: int, part, sweeps: int, n_rows) -> list[Option]:
     """Return the kernels of a continuum that are weighed; the best one is tried alone, too."""
-    found, narrower = prepare(sample, part, sweeps=sweeps, n_rows=n_rows)
+    own, part = (sample.of_view(part), part.family) if isinstance(part, View) else (sample, part)
+    found, narrower = prepare(own, part, sweeps=sweeps, n_rows=n_rows)
     out = []
     for one in found:
         for multiple in MULTIPLES:
@@ -104,7 +113,8 @@ def _options(sample: Sample, family, k: int, part, sweeps: int, n_rows) -> list[
                 family.member_of(k, member_of(part, one.bandwidths(factor)))
                 for factor in (multiple, multiple * narrower)
             )
-            out.append(Option(tried, final, k, one if one is found[0] and multiple == 1 else None))
+            alone = one if one is found[0] and multiple == 1 else None
+            out.append(Option(tried, final, k, alone, multiple == 1))
     return out
 
 

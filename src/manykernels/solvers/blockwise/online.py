@@ -18,6 +18,7 @@ from scipy.linalg import cho_solve
 
 from ..._util.shapes import FLAGS, WHOLE, Stored, check_arrays, demand
 from ..._util.threads import map_in_threads, one_blas_thread
+from ...families.view import View
 from ...kernels.statistics import dense
 from ...problem import Problem, Result, Trace
 from ..bandwidth_learning.error import ridge_factor
@@ -392,5 +393,9 @@ def _from_distances(some: Problem) -> State:
     if part is None:
         return known
     values = np.full((1, some.X.shape[1]), np.nan)
-    values[0, : 1 if not parts[part].ard else None] = quick(parts[part], some.X)
+    own, X = parts[part], some.X
+    if isinstance(own, View):
+        has = own.presence_of(X) > 0
+        own, X = own.family, own.columns_of(X)[has if has.any() else slice(None)]
+    values[0, : X.shape[1] if own.ard else 1] = quick(own, X)
     return known | {"chosen": np.zeros(0), "part": np.array([part]), "values": values}

@@ -12,6 +12,7 @@ from ..._util.shapes import WHOLE, Stored, check_arrays, demand
 from ...certificates import norm
 from ...combination import Combination
 from ...families.base import Enumerable
+from ...families.view import View
 from ...predictors import RandomFeature, feature_maps
 from ...problem import Problem, Result, nu_of
 from ..aligning import weigh
@@ -325,7 +326,7 @@ def check_known(known: dict[str, np.ndarray], family, n_features: int) -> None:
     for k, part in enumerate(parts):
         if hasattr(part, "statistic"):
             name = "bounds" if "bounds" in known else f"bounds{k}"
-            shape, needed = f"{n_features if part.ard else 1} 2", isinstance(part.bounds, str)
+            shape, needed = f"{_width(part, n_features) if part.ard else 1} 2", isinstance(part.bounds, str)
             check_arrays(known, {name: Stored(shape, least=1e-300, optional=not needed)})
     if "member" in known:
         check_arrays(known, {"member": Stored("*", least=1e-300, finite=False)})
@@ -354,9 +355,15 @@ def _check_member(part, values: np.ndarray, n_features: int) -> None:
         known = values[0] in range(int(part.size()))
         demand(known, "values holds a kernel that is not in the list")
     elif part.ard:
-        demand(len(values) == n_features and (values > LEAST).all(), "values holds what is no bandwidth")
+        own = values[: _width(part, n_features)]
+        demand(len(values) == n_features and (own > LEAST).all(), "values holds what is no bandwidth")
     else:
         demand(len(values) and LEAST < values[0] < 1 / LEAST, "values holds what is no bandwidth")
+
+
+def _width(part, n_features: int) -> int:
+    """Return how many columns a part's kernels are on."""
+    return part.width if isinstance(part, View) else n_features
 
 
 def _is_union(family) -> bool:
@@ -371,7 +378,8 @@ def _known(known: dict[str, np.ndarray], family) -> Prepared:
     members = []
     for k, values in zip(known["part"].tolist(), known["values"], strict=True):
         listed = not hasattr(parts[k], "statistic")
-        own = list(parts[k].members())[int(values[0])] if listed else _as_member(values, parts[k])
+        width = _width(parts[k], len(values))
+        own = list(parts[k].members())[int(values[0])] if listed else _as_member(values[:width], parts[k])
         members.append(family.member_of(k, own))
     theta = known["chosen"] if len(known["chosen"]) else None
     return Prepared(members, C, math.nan, "known", theta)

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
 from ..._util.threads import one_blas_thread
+from ...families.view import View
 from ...kernels import pairwise_statistic
 from ...kernels.statistics import dense
 from ...problem import Problem
@@ -87,7 +88,7 @@ class Sample:
     def __init__(
         self, problem: Problem, *, seed: int, size: int, soft: bool = False, folds: int | None = None
     ):
-        self.problem, self.seed, self.size = problem, seed, size
+        self.problem, self.seed, self.size, self._asked = problem, seed, size, (soft, folds)
         self.soft = soft and criterion_of(problem.Y) == "softmax"
         self.rng = np.random.default_rng(seed)
         self.s = np.asarray(problem.sample_weight)
@@ -101,6 +102,13 @@ class Sample:
         # Weights are on any scale, and so is then the C that suits them: the search begins at weights of 1.
         weight = self.s[self.rows].mean() if len(self.rows) else 1.0
         self.C = C_FACTOR ** -round(math.log2(weight)) if problem.choose_C else problem.C
+
+    def of_view(self, view: View) -> Sample:
+        """Return the rows that have a view, with its columns alone."""
+        has = self.problem.rows(np.flatnonzero(view.presence_of(self.problem.X)))
+        soft, folds = self._asked
+        own = replace(has, X=dense(view.columns_of(has.X)), family=view.family)
+        return Sample(own, seed=self.seed, size=self.size, soft=soft, folds=folds)
 
     def taken(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return some rows, their targets and their weights."""

@@ -20,7 +20,7 @@ from ..._util.checks import Rule, number, whole
 from ..._util.threads import one_blas_thread
 from ...combination import Combination
 from ...families.bandwidths import block_numbers
-from ...families.base import Enumerable, Family, can
+from ...families.base import Family
 from ...families.union import Union
 from ...families.view import View
 from ...kernels.statistics import dense
@@ -30,6 +30,8 @@ from ..bandwidth_learning.candidates import (
     Effort,
     Weighed,
     Weighing,
+    balance_factor,
+    balanced,
     best_single,
     groups_by_kernel,
     groups_of,
@@ -40,6 +42,7 @@ from ..bandwidth_learning.candidates import (
     some,
     weigh,
     weigh_again,
+    weighted_sum,
 )
 from ..bandwidth_learning.left_out import (
     DIGITS,
@@ -55,7 +58,18 @@ from ..calibration import LEAST
 from ..log import Log, OnIteration
 from ..per_target import joined, of_targets
 from ..verdict import warn_if_constant
-from .targets import FEW_TARGETS, TargetWeights, few_machines, refined, scores_left_out, weigh_targets
+from .spectra import LOG_NOISES, PAIR_GROUPS, PAIR_ROWS, ColumnSystem, PairSystem, SpectralTrials, System
+from .targets import (
+    FEW_TARGETS,
+    GroupTrials,
+    Noises,
+    TargetWeights,
+    Trials,
+    few_machines,
+    refined,
+    scores_left_out,
+    weigh_targets,
+)
 
 #: Most kernels of a list: every one costs a matrix in every group.
 MOST_LISTED = 500
@@ -135,6 +149,7 @@ class LeaveOneOut(TwoStageSolver):
     """
 
     calibrates = True
+    takes_joint = True
     chooses_C = learns_bandwidths = True
     rules: ClassVar[dict[str, Rule]] = {
         "steps": whole(1),
@@ -154,6 +169,11 @@ class LeaveOneOut(TwoStageSolver):
         """Refuse families that are neither bandwidths nor a short list."""
         unfit = self.not_taken(family)
         super().check_compatible(family, loss)
+        if not loss.has_targets:
+            raise ValueError(
+                f"LeaveOneOut learns kernels from targets, and the loss {loss.name!r} has none; pass Uniform, Single, "
+                "LpNorm, SimpleMKL or SILP."
+            )
         if unfit:
             raise ValueError(
                 f"LeaveOneOut needs bandwidths to learn, or a list of at most {MOST_LISTED} kernels on rows, and "
@@ -164,7 +184,7 @@ class LeaveOneOut(TwoStageSolver):
     def not_taken(family: Family) -> list[Family]:
         """Return the parts of a family that are neither bandwidths nor a short list."""
         listed = [part for part in family.families() if not hasattr(part, "statistic")]
-        return [part for part in listed if not can(part, Enumerable) or part.size() > MOST_LISTED]
+        return [part for part in listed if part.size() > MOST_LISTED]  # what cannot be listed has no end
 
     def default_loss(self, n_classes: int | None) -> str:
         """Return the squared loss."""
@@ -247,7 +267,7 @@ class Learning:
         self.used = np.flatnonzero(problem.sample_weight > 0)
         s = problem.sample_weight[self.used]
         # Neither the unit of the targets nor that of the weights says anything, and nor does rounding.
-        Y = problem.loss.residuals(problem.Y[self.used])
+        Y = problem.loss.residuals(problem.Y[self.used], s)
         self.target_unit = power_of_ten(np.abs(Y).max(initial=0.0))
         Y = np.round(Y / self.target_unit, DIGITS)
         subjects = None if problem.groups is None else problem.groups[self.used]
@@ -382,24 +402,65 @@ class Learning:
         """Return the candidates as kernels, the weights and log λ of every target, and scores of rows left out."""
         fixed = self._fixed
         candidates, log_noise = self._candidates()
-        weighing = self._weighing(candidates)
-        parts = np.array([c.part for c in candidates[0]])
+        kernels, parts = self._kernels(candidates), np.array([c.part for c in candidates[0]])
         rng = generator(0 if self.solver.random_state is None else self.solver.random_state)
-        folds = self.folds if len(candidates) > 1 else np.ones((1, len(self.rows)), dtype=bool)
-        trials = weigh_targets(weighing, parts, log_noise, folds, rng, fixed is not None)
+        few = self.problem.n_outputs <= FEW_TARGETS
+        # Bandwidths that rows have taught are judged by other rows, one by one.
+        if few or len(candidates) > 1 or not self.rows.alone:
+            weighing = self._weighing(candidates)
+            folds = self.folds if len(candidates) > 1 else np.ones((1, len(self.rows)), dtype=bool)
+            trials: Trials = GroupTrials(weighing, folds)
+            noises = Noises.about(log_noise)
+        else:
+            folds, systems = self.folds, self._systems(candidates, kernels)
+            trials, noises = SpectralTrials(systems, folds), Noises.given(LOG_NOISES)
+        weigh_targets(trials, parts, noises if fixed is None else Noises.given(np.array([fixed])), rng)
         found = trials.weights(few_machines(trials))
-        if len(found.theta) <= FEW_TARGETS:
+        if few:
             found = refined(weighing, found, self.effort, fixed is not None)
         chosen = [few_machines(trials, k if len(folds) > 1 else None) for k in range(len(folds))]
-
-        def stack(k: int, i: np.ndarray) -> np.ndarray:
-            return np.stack(list(matrices(candidates[k], i)))
-
-        groups = self._groups(candidates, self.effort.weight_rows)
         F = np.full(self.problem.Y.shape, np.nan)
-        F[self.used] = self.target_unit * scores_left_out(trials, chosen, self.rows, stack, groups)
+        F[self.used] = self.target_unit * self._target_scores(trials, folds, chosen, candidates)
         theta = np.array([_without_small(row) for row in found.theta])
-        return self._kernels(candidates), replace(found, theta=theta), F
+        if self._lacking:
+            self.singles = trials.alone(len(parts))
+            theta = np.array([self._with_floor(candidates[0], row) for row in theta])
+        return kernels, replace(found, theta=theta), F
+
+    def _systems(self, candidates, kernels: Combination) -> list[tuple[System, np.ndarray]]:
+        """Return all rows with their features where these are fewer, else groups of rows with their kernels."""
+        n, Y, s = len(self.rows), self.rows.Y, self.rows.s
+        if not self.problem.family.pairwise:
+            bank = kernels.family.bank(self.X, kernels.members)
+            columns = bank.n_columns(kernels.weights)
+            if columns is not None and columns < n:
+                phi, owner = bank.features(kernels.weights)
+                return [(ColumnSystem(phi * np.sqrt(kernels.weights[owner]), owner, Y, s), np.arange(n))]
+        groups = some(self._groups(candidates, n if n <= PAIR_ROWS else PAIR_ROWS), PAIR_GROUPS)
+        return [(PairSystem(self._stack(candidates, 0, i), Y[i], s[i]), i) for i in groups]
+
+    @staticmethod
+    def _stack(candidates, k: int, i: np.ndarray) -> np.ndarray:
+        return np.stack([K.astype(np.float32) for K in matrices(candidates[k], i)])
+
+    def _target_scores(self, trials: Trials, folds, chosen, candidates) -> np.ndarray:
+        """Return the scores (n, c) of all rows, each left out, by weights that its fold has not chosen."""
+        if isinstance(trials, SpectralTrials) and isinstance(trials.variants[0][0], ColumnSystem):
+            F = np.empty(self.rows.Y.shape)
+            for fold, best in zip(folds, chosen, strict=True):
+                for trial in np.unique(best).tolist():
+                    own, theta = np.flatnonzero(best == trial), trials.theta[trial]
+                    factor = balance_factor(candidates[0], theta, np.arange(len(F)))
+                    found = trials.variants[0][0].left_out(theta, trials.log_noise[trial], own, factor)
+                    F[np.ix_(self.rows.numbers[fold], own)] = found[fold]
+            return F[self.rows.origin]
+
+        def total(k: int, i: np.ndarray, theta: np.ndarray) -> np.ndarray:
+            own = candidates[k if len(candidates) > 1 else 0]
+            return balanced(weighted_sum(own, theta, i), own, theta, i)
+
+        size = PAIR_ROWS if isinstance(trials, SpectralTrials) else self.effort.weight_rows
+        return scores_left_out(trials, folds, chosen, self.rows, total, self._groups(candidates, size))
 
     def _kernels(self, candidates) -> Combination:
         """Return all candidates as members, with weights of one over their scales."""
@@ -417,8 +478,9 @@ class Learning:
         for k, pair in enumerate(pairs):
             own = np.flatnonzero(which.ravel() == k)
             part = replace(of_targets(problem, own), C=float(pair[-1]), choose_C=False)
-            solved.append((own, machine_on(part, replace(kernels, weights=pair[:-1] * kernels.weights), log)))
-        result = joined(problem, solved)
+            one = replace(kernels, weights=pair[:-1] * kernels.weights)
+            solved.append((own, machine_on(part, one.balanced() if self._lacking else one, log)))
+        result = joined(problem, solved, balanced=self._lacking)
         trace = replace(result.trace, extra={"C": tuple(C.tolist())})
         return replace(result, C=float(np.exp(np.mean(np.log(C)))), left_out=F, trace=trace)
 
@@ -480,7 +542,8 @@ class Learning:
             z = self.problem.family.member_of(k, member)
             rho_sq = float(significant(self.problem.scale.rho_sq([z], 1.0))[0])
             if rho_sq > 0:
-                out.append(Candidate(gram=self._gram_of(part, member, rho_sq), part=k, member=member))
+                own = self._gram_of(part, member, rho_sq)
+                out.append(Candidate(gram=own, part=k, member=member, present=self._present(part)))
         return out
 
     def _gram_of(self, part, member, rho_sq: float):

@@ -10,6 +10,8 @@ that its fold has not taught.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +33,7 @@ NEARNESS = 30.0
 FEW_TARGETS = 32
 #: Most different pairs of weights and λ in the end: each takes a factor of a matrix of all rows.
 MOST_MACHINES = 64
+TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +44,82 @@ class TargetWeights:
     log_noise: np.ndarray
 
 
-class Trials:
-    """Errors of weights and λ that were tried, for every target and fold.
+@dataclass(frozen=True, eq=False)
+class Noises:
+    """Values of log λ that candidates alone are tried with, those of mixtures, and shifts near ones that were taken.
+
+    `near` is None where all are tried again.
+    """
+
+    alone: np.ndarray
+    mixed: np.ndarray
+    near: np.ndarray | None
+
+    @classmethod
+    def about(cls, log_noise: float) -> Noises:
+        """Return some about a log λ to begin with, few, as each costs an inverse."""
+        return cls(log_noise + NOISES[1::2], log_noise + NOISES, NEAR_NOISES)
+
+    @classmethod
+    def given(cls, log_noises: np.ndarray) -> Noises:
+        """Return the same ones everywhere."""
+        return cls(log_noises, log_noises, None)
+
+
+class Trials(ABC):
+    """Errors of weights and λ that were tried, for every target.
+
+    Attributes
+    ----------
+    theta, log_noise : lists
+        What was tried.
+    errors : list of arrays
+        What came of it; their meaning is the subclass's.
+    """
+
+    def __init__(self) -> None:
+        self.theta: list[np.ndarray] = []
+        self.log_noise: list[float] = []
+        self.errors: list[np.ndarray] = []
+
+    @abstractmethod
+    def add(self, theta: np.ndarray, log_noises: np.ndarray) -> None:
+        """Try weights with several λ for all targets."""
+
+    @abstractmethod
+    def totals(self, without: int | None) -> np.ndarray:
+        """Return the errors (trials, c), by all folds or `without` one."""
+
+    def _keep(self, theta: np.ndarray, log_noises: np.ndarray, errors: Iterable[np.ndarray]) -> None:
+        for noise, own in zip(log_noises.tolist(), errors, strict=True):
+            self.theta.append(theta)
+            self.log_noise.append(noise)
+            self.errors.append(own)
+
+    def best(self, without: int | None = None, among: np.ndarray | None = None) -> np.ndarray:
+        """Return the number of the best trial of every target, by all folds or `without` one."""
+        total = self.totals(without)
+        if among is not None:
+            return among[np.argmin(total[among], axis=0)]
+        return np.argmin(total, axis=0)
+
+    def alone(self, m: int) -> np.ndarray:
+        """Return the least error of each of m candidates by itself, relative to the best of every target, on average.
+
+        They were tried first, each with as many λ.
+        """
+        total = self.totals(None)
+        count = next(i for i, theta in enumerate(self.theta) if theta is not self.theta[0])
+        least = total[: m * count].reshape(m, count, -1).min(axis=1)
+        return np.mean(least / np.maximum(least.min(axis=0), TINY), axis=1)
+
+    def weights(self, chosen: np.ndarray) -> TargetWeights:
+        """Return what trials have tried, one for every target."""
+        return TargetWeights(np.array(self.theta)[chosen], np.array(self.log_noise)[chosen])
+
+
+class GroupTrials(Trials):
+    """Exact errors of rows left out, in groups, by bandwidths that these have not taught, fold by fold.
 
     Parameters
     ----------
@@ -53,13 +130,14 @@ class Trials:
     """
 
     def __init__(self, weighing: Weighing, folds: np.ndarray):
+        super().__init__()
         self.weighing, self.folds = weighing, folds
-        self.theta: list[np.ndarray] = []
-        self.log_noise: list[float] = []
-        self.errors: list[np.ndarray] = []
 
-    def add(self, theta: np.ndarray, log_noise: float) -> None:
-        """Try weights and a λ for all targets; O(groups · m² (m + c)) for m rows of a group."""
+    def add(self, theta: np.ndarray, log_noises: np.ndarray) -> None:
+        """Try weights with several λ for all targets; O(groups · m² (m + c)) for m rows of a group, and each."""
+        self._keep(theta, log_noises, [self._tried(theta, noise) for noise in log_noises.tolist()])
+
+    def _tried(self, theta: np.ndarray, log_noise: float) -> np.ndarray:
         errors = np.zeros((len(self.folds), self.weighing.work[0][1].Y.shape[1]))
         for (K, part, _), i in zip(self.weighing.work, self.weighing.groups, strict=True):
             total = np.tensordot(theta.astype(np.float32), K, 1).astype(float)
@@ -67,58 +145,40 @@ class Trials:
             squares = part.counted[:, None] * np.square(E)
             for k, fold in enumerate(self.folds):
                 errors[k] += squares[fold[i][part.units]].sum(axis=0)
-        self.theta.append(theta)
-        self.log_noise.append(log_noise)
-        self.errors.append(errors)
+        return errors
 
-    def best(self, without: int | None = None, among: np.ndarray | None = None) -> np.ndarray:
-        """Return the number of the best trial of every target, by all folds or `without` one."""
+    def totals(self, without: int | None) -> np.ndarray:
+        """Return the errors (trials, c), by all folds or `without` one."""
         errors = np.array(self.errors)
-        total = errors.sum(axis=1) - (0.0 if without is None else errors[:, without])
-        if among is not None:
-            return among[np.argmin(total[among], axis=0)]
-        return np.argmin(total, axis=0)
-
-    def weights(self, chosen: np.ndarray) -> TargetWeights:
-        """Return what trials have tried, one for every target."""
-        return TargetWeights(np.array(self.theta)[chosen], np.array(self.log_noise)[chosen])
+        return errors.sum(axis=1) - (0.0 if without is None else errors[:, without])
 
 
-def weigh_targets(
-    weighing: Weighing, parts: np.ndarray, log_noise: float, folds: np.ndarray, rng, fixed_noise: bool
-) -> Trials:
-    """Return trials of weights and λ for all targets.
+def weigh_targets(trials: Trials, parts: np.ndarray, noises: Noises, rng) -> None:
+    """Try weights and λ for all targets.
 
     Parameters
     ----------
-    weighing : Weighing
+    trials : Trials
+        None so far.
     parts : (m,) array of int
         The part of the family that each candidate belongs to.
-    log_noise : float
-        Where the search for log λ begins.
-    folds : (k, n) array of bool
+    noises : Noises
     rng : Generator
-    fixed_noise : bool
-        Whether λ is given.
     """
-    trials, m = Trials(weighing, folds), len(parts)
-    shifts = [np.zeros(1)] * 3 if fixed_noise else [NOISES[1::2], NOISES, NEAR_NOISES]
+    m = len(parts)
     for j in range(m):
-        for shift in shifts[0]:
-            trials.add(np.eye(m)[j], log_noise + shift)
+        trials.add(np.eye(m)[j], noises.alone)
     for theta in _first_mixtures(_best_of_parts(trials, parts), m, rng):
-        for shift in shifts[1]:
-            trials.add(theta, log_noise + shift)
+        trials.add(theta, noises.mixed)
     for _ in range(ROUNDS):
         for theta, noise in _near(trials, rng):
-            for shift in shifts[2]:
-                trials.add(theta, noise + shift)
-    return trials
+            trials.add(theta, noises.mixed if noises.near is None else noise + noises.near)
 
 
 def _best_of_parts(trials: Trials, parts: np.ndarray) -> np.ndarray:
     """Return the candidates of every part that are best, alone, for most targets."""
-    alone = np.array(trials.errors).sum(axis=1).reshape(len(parts), -1, trials.errors[0].shape[1]).min(axis=1)
+    total = trials.totals(None)
+    alone = total.reshape(len(parts), -1, total.shape[1]).min(axis=1)
     kept: list[int] = []
     for part in np.unique(parts).tolist():
         own = np.flatnonzero(parts == part)
@@ -174,30 +234,31 @@ def refined(weighing: Weighing, found: TargetWeights, effort: Effort, fixed: boo
     return TargetWeights(theta, noise)
 
 
-def scores_left_out(trials: Trials, chosen: list[np.ndarray], rows: Rows, matrices, groups) -> np.ndarray:
+def scores_left_out(
+    trials: Trials, folds: np.ndarray, chosen: list[np.ndarray], rows: Rows, total, groups
+) -> np.ndarray:
     """Return the scores (n, c) of all rows, each by the trials that its fold has not taught.
 
     Parameters
     ----------
     trials : Trials
+    folds : (k, n) array of bool
     chosen : one array (c,) per fold
         The trial of every target.
     rows : Rows
-    matrices : function from a fold and numbers of rows to the candidates' matrices
+    total : function from a fold, numbers of rows and weights to the weighted sum of the candidates' matrices
     groups : list of arrays of int
     """
     F = np.full(rows.targets.shape, np.nan)
     for i in groups:
         part = rows.take(i)
-        for k, (fold, best) in enumerate(zip(trials.folds, chosen, strict=True)):
+        for k, (fold, best) in enumerate(zip(folds, chosen, strict=True)):
             counted = fold[i][part.units]
             if not counted.any():
                 continue
-            K = matrices(k, i)
             for trial in np.unique(best).tolist():
                 own = np.flatnonzero(best == trial)
-                total = np.tensordot(trials.theta[trial], K, 1)
-                some = part.of_targets(own)
-                found = leave_out(total, math.exp(trials.log_noise[trial]), some, gradient=False)
+                K, some = total(k, i, trials.theta[trial]), part.of_targets(own)
+                found = leave_out(K, math.exp(trials.log_noise[trial]), some, gradient=False)
                 F[np.ix_(part.numbers[counted], own)] = found.scores[counted]
     return F[rows.origin]

@@ -1,0 +1,196 @@
+"""Effects in the columns' own units: curves of one column, maps of two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from .look import COLOURS, DIVERGING, INK, axes_of, shortened, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..findings import Components, Effect
+
+#: Panels of a figure, unless told, and how many stand beside one another.
+TOP, BESIDE = 6, 3
+#: Size of a panel, in inches.
+PANEL = (3.2, 2.6)
+
+
+class ComponentsDisplay:
+    """The largest components of a prediction, each in a panel of its own.
+
+    Parameters
+    ----------
+    effects : sequence of Effect
+        Of one or two columns; of several outputs, those of `output`.
+    shares : sequence of float
+        Of each.
+    output : str
+        What the values are, for the axis.
+
+    Attributes
+    ----------
+    axes_, figure_ : array of Axes, Figure
+        After ``plot``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor
+    >>> from manykernels.displays import ComponentsDisplay
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (80, 2))
+    >>> model = MKLRegressor(C=10.0).fit(X, X[:, 0] ** 2 + X[:, 1])
+    >>> len(ComponentsDisplay.from_estimator(model, X).plot().axes_) >= 2
+    True
+    """
+
+    def __init__(self, effects: Sequence[Effect], shares: Sequence[float], output: str = "effect"):
+        self.effects = effects
+        self.shares = shares
+        self.output = output
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, background: Any, *, top: int = TOP, output: int = 0) -> Self:
+        """Split a fitted model into components and take the largest.
+
+        Parameters
+        ----------
+        estimator : fitted MKLRegressor or MKLClassifier
+        background : rows whose margins means are taken over, such as those that the model was fitted on
+        top : int
+            Most panels.
+        output : int
+            Of several classes or targets, which.
+
+        Returns
+        -------
+        ComponentsDisplay
+        """
+        from ..findings import components
+
+        classes = getattr(estimator, "classes_", None)
+        name = "effect"
+        if classes is not None:  # two classes have one score, the second's
+            name = f"effect on the score of {classes[1 if len(classes) == 2 else output]}"
+        return cls.from_components(components(estimator, background), top=top, output=output, name=name)
+
+    @classmethod
+    def from_components(
+        cls, parts: Components, *, top: int = TOP, output: int = 0, name: str = "effect"
+    ) -> Self:
+        """Take the largest components of one or two columns; parameters as in :meth:`from_estimator`."""
+        drawable = [k for k in np.argsort(-parts.shares).tolist() if 1 <= len(parts.components[k]) <= 2]
+        effects: list[Effect] = []
+        shares: list[float] = []
+        for k in drawable:
+            if len(effects) == top or parts.shares[k] <= 0:
+                break
+            effect = parts.effect(parts.names[k])
+            if len(effect.grid) <= 2:  # a view is one variable of many columns, which no axis can show
+                effects.append(_of_output(effect, output))
+                shares.append(float(parts.shares[k]))
+        return cls(effects, shares, name)
+
+    def plot(self, ax: Axes | Sequence[Axes] | None = None) -> Self:
+        """Draw a panel for each component, largest share first; curves have one scale, and so have maps.
+
+        Parameters
+        ----------
+        ax : one or as many matplotlib Axes as there are components, optional
+
+        Returns
+        -------
+        self
+        """
+        if not len(self.effects):
+            raise ValueError("There is no component of one or two columns to draw.")
+        self.figure_, axes = self._axes(ax)
+        self.axes_ = np.array(axes, dtype=object)
+        values = [v for e in self.effects if len(e.grid) == 1 for v in (e.values.min(), e.values.max())]
+        reach = (min(values), max(values)) if values else (-1.0, 1.0)
+        top = (
+            max((float(np.abs(e.values).max()) for e in self.effects if len(e.grid) == 2), default=0.0) or 1.0
+        )
+        for axis, effect, share in zip(self.axes_, self.effects, self.shares, strict=True):
+            if len(effect.grid) == 2:
+                _draw_map(axis, effect, top)
+            else:
+                _draw_curve(axis, effect, reach, self.output)
+            axis.set_title(f"{shortened(effect.name, 34)}  ({100 * share:.1f} %)", fontsize=10)
+        return self
+
+    def _axes(self, ax: Any) -> tuple[Any, list[Any]]:
+        """Return the figure and one axes for each component."""
+        n = len(self.effects)
+        if ax is not None:
+            axes = [ax] if n == 1 and not isinstance(ax, Sequence | np.ndarray) else list(np.ravel(ax))
+            if len(axes) != n:
+                raise ValueError(f"ax holds {len(axes)} axes, and there are {n} components; pass as many.")
+            return axes[0].figure, axes
+        beside = min(BESIDE, n)
+        rows = -(-n // beside)
+        figure, first = axes_of(None, type(self).__name__, (PANEL[0] * beside, PANEL[1] * rows))
+        first.remove()
+        grid = figure.subplots(rows, beside, squeeze=False)
+        for spare in grid.flat[n:]:
+            spare.remove()
+        return figure, list(grid.flat[:n])
+
+
+def _of_output(effect: Effect, output: int) -> Effect:
+    """Return the effect on one of several outputs."""
+    if effect.values.ndim == len(effect.grid):
+        return effect
+    return replace(effect, values=effect.values[..., output])
+
+
+def _is_numeric(values: np.ndarray) -> bool:
+    return np.asarray(values).dtype.kind in "iuf"
+
+
+def _draw_curve(ax: Any, effect: Effect, reach: tuple[float, float], name: str) -> None:
+    """Draw a curve over a column of numbers, points over levels."""
+    grid = effect.grid[0]
+    ax.axhline(0, color=INK, linewidth=0.8, alpha=0.5)
+    if _is_numeric(grid):
+        ax.plot(grid, effect.values, color=COLOURS[0], linewidth=1.8)
+    else:
+        places = np.arange(len(grid))
+        ax.vlines(places, 0, effect.values, color=COLOURS[0], linewidth=2)
+        ax.plot(places, effect.values, "o", color=COLOURS[0])
+        _label_levels(ax.xaxis, grid)
+    ax.set_xlabel(shortened(effect.columns[0], 34))
+    ax.set_ylabel(name)
+    room = 0.06 * (reach[1] - reach[0] or 1.0)
+    ax.set_ylim(reach[0] - room, reach[1] + room)
+    tidy(ax)
+
+
+def _draw_map(ax: Any, effect: Effect, top: float) -> None:
+    """Draw an interaction of two columns, blue below and red above zero; `top` has the darkest colour."""
+    x, y = effect.grid
+    places = [g if _is_numeric(g) else np.arange(len(g)) for g in (x, y)]
+    mesh = ax.pcolormesh(
+        *places, effect.values.T, cmap=DIVERGING, vmin=-top, vmax=top, shading="nearest", rasterized=True
+    )
+    for axis, grid in ((ax.xaxis, x), (ax.yaxis, y)):
+        if not _is_numeric(grid):
+            _label_levels(axis, grid)
+    ax.set_xlabel(shortened(effect.columns[0], 34))
+    ax.set_ylabel(shortened(effect.columns[1], 34))
+    ax.figure.colorbar(mesh, ax=ax, shrink=0.9)
+
+
+def _label_levels(axis: Any, levels: Any) -> None:
+    """Name the levels of a category, slanted where there are many."""
+    names = [shortened(str(level), 14) for level in levels]
+    long = sum(map(len, names)) > 24
+    axis.set_ticks(range(len(names)), names)
+    if long and axis.axis_name == "x":
+        for label in axis.get_ticklabels():
+            label.set(rotation=40, ha="right", rotation_mode="anchor")

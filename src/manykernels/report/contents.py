@@ -1,0 +1,249 @@
+"""What a report says, before it is a page: scores, kernels, components, the certificate, settings."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from .._util.text import brief
+from ..tables import as_views
+from .peers import make_peer
+
+#: What a model is measured against, by the names of ``peers.py``, and on how many folds.
+BASELINES, FOLDS = ("linear", "hist-gradient-boosting"), 5
+#: Packages whose versions make a difference.
+PACKAGES = ("manykernels", "numpy", "scipy", "scikit-learn", "numba", "narwhals")
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a method is on rows it has not seen.
+
+    Attributes
+    ----------
+    method : str
+    value, error : float
+        The score, and its standard error over rows or folds.
+    how : str
+        How rows were kept from it.
+    """
+
+    method: str
+    value: float
+    error: float
+    how: str
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a report says; see :func:`collect`.
+
+    Attributes
+    ----------
+    title : str
+    model : fitted estimator
+    X, y : the rows and targets
+    n_rows, n_columns : int
+    measure : {"R²", "accuracy"}
+    scores : list of Score
+        The model first, then baselines.
+    left_out : array or None
+        Predictions, or probabilities, for the rows, each left out.
+    components : Components or None
+    why_no_components : str
+    stability : what ``findings.stability`` returned, or None
+    settings : dict of str to str
+    versions : dict of str to str
+    """
+
+    title: str
+    model: Any
+    X: Any
+    y: np.ndarray
+    n_rows: int
+    n_columns: int
+    measure: str
+    scores: Sequence[Score]
+    left_out: np.ndarray | None
+    components: Any
+    why_no_components: str
+    stability: Any
+    settings: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether targets are classes."""
+        return self.measure == "accuracy"
+
+
+def collect(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    title: str | None = None,
+    baselines: Sequence[str] = BASELINES,
+    stability: Any = None,
+    seed: int = 0,
+) -> Contents:
+    """Return what there is to say of a fitted model.
+
+    Parameters
+    ----------
+    model : fitted MKLClassifier or MKLRegressor
+    X, y : the rows it was fitted on, and their targets
+    title : str, optional
+    baselines : sequence of str
+        Methods of ``report.peers.PEERS`` to cross-validate beside it; a constant is always there.
+    stability : what :func:`~manykernels.findings.stability` returned, optional
+    seed : int
+        Of the folds.
+
+    Returns
+    -------
+    Contents
+    """
+    check_is_fitted(model)
+    views = as_views(X)
+    rows = X if views is None else views
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(
+            f"y has the shape {y.shape}; a report is about one target, so pass one column of it."
+        )
+    check_consistent_length(rows, y)
+    classify = is_classifier(model)
+    left_out = _left_out(model, classify, len(y))
+    scores = [
+        _own_score(model, left_out, rows, y, classify, seed),
+        *_baselines(rows, y, classify, baselines, views, seed),
+    ]
+    parts, why = _components(model, rows)
+    return Contents(
+        title=title or f"{type(model).__name__}: {len(y):,} rows",
+        model=model,
+        X=rows,
+        y=y,
+        n_rows=len(y),
+        n_columns=int(model.n_features_in_),
+        measure="accuracy" if classify else "R²",
+        scores=scores,
+        left_out=left_out,
+        components=parts,
+        why_no_components=why,
+        stability=stability,
+        settings=_settings(model),
+        versions=_versions(),
+    )
+
+
+def _own_score(
+    model: Any, left_out: np.ndarray | None, X: Any, y: np.ndarray, classify: bool, seed: int
+) -> Score:
+    """Return the score of rows left out where the model has it for these rows, else by cross-validation."""
+    name = "this model"
+    # Other solvers keep scores of rows left out, too, to calibrate by; their kernels have learned from all rows.
+    if left_out is not None and type(model.solver_).__name__ == "LeaveOneOut":
+        return Score(name, model.loo_score_, _row_error(model, left_out, y, classify), "each row left out")
+    found = _fold_scores(lambda: clone(model), X, y, classify, seed)
+    return Score(name, *_mean(found), f"{FOLDS} folds, fitted anew on each")
+
+
+def _row_error(model: Any, left_out: np.ndarray, y: np.ndarray, classify: bool) -> float:
+    """Return the standard error of a left-out score over the rows."""
+    if classify:
+        return float(np.sqrt(model.loo_score_ * (1 - model.loo_score_) / len(y)))
+    squares, spread = np.square(y - left_out), np.square(y - y.mean())
+    squares = squares[np.isfinite(squares)]
+    return float(squares.std() / np.sqrt(len(squares)) / (spread.mean() or 1.0))
+
+
+def _baselines(
+    X: Any, y: np.ndarray, classify: bool, names: Sequence[str], views: Any, seed: int
+) -> list[Score]:
+    """Return the scores of a constant and of other methods, on the same folds; they take one table only."""
+    constant = DummyClassifier(strategy="most_frequent") if classify else DummyRegressor()
+    blank = np.zeros((len(y), 1))
+    scores = [
+        Score(
+            "a constant", *_mean(_fold_scores(lambda: constant, blank, y, classify, seed)), f"{FOLDS} folds"
+        )
+    ]
+    for name in names if views is None and getattr(X, "ndim", 2) == 2 else ():
+        found = _fold_scores(lambda n=name: make_peer(n, classify, seed), X, y, classify, seed)
+        scores.append(Score(name.replace("-", " "), *_mean(found), f"{FOLDS} folds"))
+    return scores
+
+
+def _fold_scores(make: Any, X: Any, y: np.ndarray, classify: bool, seed: int) -> list[float]:
+    """Return the scores of a method on each fold; none where classes are too rare for folds."""
+    kind = StratifiedKFold if classify else KFold
+    if len(y) < 2 * FOLDS or (classify and np.unique(y, return_counts=True)[1].min() < FOLDS):
+        return []
+    measure, out = accuracy_score if classify else r2_score, []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for train, test in kind(FOLDS, shuffle=True, random_state=seed).split(np.zeros(len(y)), y):
+            fitted = make().fit(_take(X, train), y[train])
+            out.append(float(measure(y[test], fitted.predict(_take(X, test)))))
+    return out
+
+
+def _take(X: Any, rows: np.ndarray) -> Any:
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def _mean(scores: Sequence[float]) -> tuple[float, float]:
+    if not scores:
+        return float("nan"), float("nan")
+    return float(np.mean(scores)), float(np.std(scores, ddof=1) / np.sqrt(len(scores)))
+
+
+def _left_out(model: Any, classify: bool, n_rows: int) -> np.ndarray | None:
+    """Return predictions, or probabilities, of rows left out; None where there are none, or for other rows."""
+    try:
+        found = model.loo_proba_ if classify else np.ravel(model.loo_prediction_)
+    except AttributeError:
+        return None
+    return found if len(found) == n_rows else None
+
+
+def _components(model: Any, X: Any) -> tuple[Any, str]:
+    """Return the components of a model, or why there are none."""
+    from ..findings import components
+
+    try:
+        return components(model, X), ""
+    except (ValueError, TypeError, NotImplementedError) as error:
+        return None, str(error)
+
+
+def _settings(model: Any) -> dict[str, str]:
+    """Return the parameters that were given, and what became of those left open."""
+    given = {name: brief(value, 200) for name, value in model.get_params(deep=False).items()}
+    became = {
+        f"{name}_": brief(getattr(model, f"{name}_"), 200) for name in ("solver", "loss", "C", "normalize")
+    }
+    return given | became
+
+
+def _versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from its source
+            continue
+    return found

@@ -1,0 +1,136 @@
+"""The page of a report: figures, tables and words, in one file that needs no network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._util.files import replacing
+from ..displays import (
+    BandwidthsDisplay,
+    CalibrationDisplay,
+    ComponentsDisplay,
+    ConvergenceDisplay,
+    InteractionsDisplay,
+    WeightsDisplay,
+)
+from ..displays.look import COLOURS, INK, axes_of, svg, tidy
+from .contents import Contents, collect
+
+TEMPLATE = Path(__file__).with_name("page.html.j2")
+#: Rows of the table of components.
+MOST = 100
+
+
+def write_report(model: Any, path: Any, X: Any, y: Any, **options) -> None:
+    """Write a report on a fitted model as one HTML file.
+
+    Parameters
+    ----------
+    model : fitted MKLClassifier or MKLRegressor
+    path : path that ends in .html
+        The file appears when it is complete.
+    X, y : the rows the model was fitted on, and their targets
+    **options : title, baselines, stability, seed
+        See :func:`~manykernels.report.collect`.
+    """
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"path is {os.fspath(path)!r}; it must end in .html.")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise FileNotFoundError(f"The directory of {os.fspath(path)} does not exist; create it first.")
+    text = render(collect(model, X, y, **options)).encode("utf-8")
+    with replacing(os.path.realpath(path)) as stream:
+        stream.write(text)
+
+
+def render(contents: Contents) -> str:
+    """Return the page."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise ImportError("A report is written with jinja2; install manykernels[report].") from None
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return page.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        c=contents,
+        model=contents.model,
+        kernels=[record for record in contents.model.combination_.records() if record["weight"]],
+        parts=contents.components.records()[:MOST] if contents.components is not None else [],
+        frequencies=_frequencies(contents.stability),
+        gap=_gap(contents.model),
+        figures=figures(contents),
+        today=date.today().isoformat(),
+    )
+
+
+def figures(contents: Contents) -> dict[str, str]:
+    """Return the figures that can be drawn, as SVG, by name."""
+    import matplotlib.pyplot as plt
+
+    model, parts = contents.model, contents.components
+    drawn: dict[str, Callable[[], Any]] = {
+        "kernels": lambda: WeightsDisplay.from_estimator(model).plot().figure_,
+        "views": lambda: WeightsDisplay.from_estimator(model, by="view").plot().figure_,
+        "bandwidths": lambda: BandwidthsDisplay.from_estimator(model).plot().figure_,
+        "convergence": lambda: ConvergenceDisplay.from_estimator(model).plot().figure_,
+    }
+    if parts is not None:
+        drawn["effects"] = lambda: ComponentsDisplay.from_components(parts).plot().figure_
+        drawn["interactions"] = lambda: (
+            InteractionsDisplay.from_components(parts, stability=contents.stability).plot().figure_
+        )
+    if contents.left_out is not None:
+        name, draw = ("calibration", _calibration) if contents.classifies else ("residuals", _residuals)
+        drawn[name] = lambda: draw(contents)
+    out = {}
+    for name, make in drawn.items():
+        try:
+            figure = make()
+        except ValueError:  # there is nothing of the kind: one table, no bandwidths per column
+            continue
+        out[name] = svg(figure)
+        plt.close(figure)
+    return out
+
+
+def _calibration(contents: Contents) -> Any:
+    """Return how probabilities keep their word on rows left out."""
+    assert contents.left_out is not None
+    known = np.isfinite(contents.left_out).all(axis=1)
+    y, said = contents.y[known], contents.left_out[known]
+    return CalibrationDisplay.from_predictions(y, said, contents.model.classes_).plot().figure_
+
+
+def _residuals(contents: Contents) -> Any:
+    """Return targets over predictions, each by a model that has not seen it."""
+    assert contents.left_out is not None
+    figure, ax = axes_of(None, "A report", (4.4, 4.0))
+    both = np.concatenate([contents.y, contents.left_out])
+    ends = [float(np.nanmin(both)), float(np.nanmax(both))]
+    light = min(1.0, 12 / np.sqrt(contents.n_rows))
+    ax.plot(ends, ends, color=INK, linestyle=":", linewidth=1)
+    ax.scatter(contents.left_out, contents.y, s=10, alpha=light, color=COLOURS[0], rasterized=True)
+    ax.set_xlabel("predicted, row left out")
+    ax.set_ylabel("target")
+    tidy(ax)
+    return figure
+
+
+def _gap(model: Any) -> dict[str, Any]:
+    """Return the certificate in figures."""
+    relative = max(model.gap_, 0.0) / max(abs(model.objective_), 1e-300)
+    return {"relative": relative, "kind": model.gap_kind_, "known": bool(np.isfinite(model.gap_))}
+
+
+def _frequencies(stability: Any) -> list[dict[str, Any]]:
+    """Return how often kernels were selected over half samples, most often first."""
+    if stability is None:
+        return []
+    columns = zip(stability["kernel"], stability["frequency"], strict=True)
+    return sorted(
+        ({"kernel": str(k), "frequency": float(f)} for k, f in columns), key=lambda r: -r["frequency"]
+    )

@@ -1,0 +1,90 @@
+"""What text in a column means: numbers with marks between thousands, dates in the orders that people write them.
+
+pyarrow reads plain numbers and ISO dates. What it leaves as text is looked at column by column: it becomes numbers, or
+dates, if every value is one. A table that is read chunk by chunk has no such look, and its text stays text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._util.text import warn
+
+#: What stands for a missing value among numbers. In a column of text it is a word like others.
+MISSING = ("-", "--", ".", "?", "*", "na", "n.a.", "none", "missing", "unknown", "nil", "null")
+#: Marks between thousands: a point or a comma, whichever is not the decimal mark, blanks and an apostrophe.
+GROUPS = " \u00a0\u202f'’_"
+#: Orders of dates, and of times behind them. The first that all values of a column have counts.
+DATES = (
+    "%d.%m.%Y",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d-%m-%Y",
+    "%m-%d-%Y",
+    "%Y/%m/%d",
+    "%Y.%m.%d",
+    "%d %b %Y",
+    "%b %d, %Y",
+)
+TIMES = ("", " %H:%M", " %H:%M:%S")
+#: Orders that cannot be told apart where no day is above 12.
+EITHER = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y"}
+
+
+def understood(table: Any, decimal: str, pa: Any) -> Any:
+    """Return a pyarrow Table in which columns of text that mean numbers or dates are that."""
+    for j, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            values = table.column(j)
+            found = numbers_in(values, decimal, pa)
+            if found is None:  # the marks of another country
+                found = numbers_in(values, "," if decimal == "." else ".", pa)
+            if found is None:
+                found = dates_in(values, field.name, pa)
+            if found is not None:
+                table = table.set_column(j, field.name, found)
+    return table
+
+
+def numbers_in(values: Any, decimal: str, pa: Any) -> Any | None:
+    """Return text as numbers, None if a value is none; words for what is missing are missing."""
+    import pyarrow.compute as pc
+
+    text = pc.utf8_trim_whitespace(values)
+    absent = pc.is_in(pc.utf8_lower(text), value_set=pa.array([*MISSING, ""]))
+    text = pc.if_else(pc.fill_null(absent, True), None, text)
+    if text.null_count == len(text):
+        return None
+    groups = ("," if decimal == "." else r"\.") + GROUPS
+    mark = r"\." if decimal == "." else ","
+    whole = rf"(\d+|\d{{1,3}}([{groups}]\d{{3}})+)"
+    pattern = rf"^[+-]?({whole}({mark}\d*)?|{mark}\d+)([eE][+-]?\d+)?$"
+    if not pc.all(pc.match_substring_regex(text, pattern)).as_py():
+        return None
+    text = pc.replace_substring_regex(text, rf"[{groups}]", "")
+    return pc.cast(pc.replace_substring(text, ",", "."), pa.float64())
+
+
+def dates_in(values: Any, name: str, pa: Any) -> Any | None:
+    """Return text as dates, None if a value is none in every order that is known."""
+    import pyarrow.compute as pc
+
+    text = pc.utf8_trim_whitespace(values)
+    known = len(text) - text.null_count
+    if not known or not pc.any(pc.match_substring_regex(text, r"^\d{1,4}[./ -]|^[A-Za-z]{3} ")).as_py():
+        return None
+    for time in TIMES:
+        for date in DATES:
+            found = _parsed(text, date + time, pc)
+            if len(found) - found.null_count == known:
+                other = EITHER.get(date)
+                if other and _parsed(text, other + time, pc).null_count == found.null_count:
+                    warn(
+                        f"Column {name!r} holds dates that may begin with the day or the month; the day is assumed."
+                    )
+                return found
+    return None
+
+
+def _parsed(text: Any, order: str, pc: Any) -> Any:
+    return pc.strptime(text, format=order, unit="s", error_is_null=True)

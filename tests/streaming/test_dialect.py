@@ -1,0 +1,212 @@
+"""Text is read as it is written: separators, decimal marks, encodings, thousands, dates."""
+
+import csv
+import datetime as dt
+
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from manykernels.streaming import open_source  # noqa: E402
+from manykernels.streaming.dialect import Dialect, decimal_of, separator_of  # noqa: E402
+from manykernels.streaming.meaning import dates_in, numbers_in  # noqa: E402
+
+
+def table_of(path, **options):
+    """Return a file that is read as a whole, as a dict of lists."""
+    return open_source(path, whole=True, **options).inner.dataset.to_table().to_pydict()
+
+
+def written(path, rows, separator=",", encoding="utf-8"):
+    with open(path, "w", newline="", encoding=encoding) as file:
+        csv.writer(file, delimiter=separator).writerows(rows)
+    return path
+
+
+ROWS = [["a", "text, with; marks", "y"], ["1.5", "x y", "0"], ["2.25", "p|q", "1"], ["-3.0", "é", "1"]]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "txt"])
+def test_the_separator_is_told_by_the_text(tmp_path, separator, ending):
+    found = table_of(written(tmp_path / f"t.{ending}", ROWS, separator))
+    assert found == {"a": [1.5, 2.25, -3.0], "text, with; marks": ["x y", "p|q", "é"], "y": [0, 1, 1]}
+
+
+def test_blanks_separate_where_nothing_else_does(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("a b c\n1 2 3\n4 5 6\n")
+    assert table_of(path) == {"a": [1, 4], "b": [2, 5], "c": [3, 6]}
+
+
+def test_one_column_has_no_separator(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("name\nAnna Maria\nJohn\n")
+    assert table_of(path) == {"name": ["Anna Maria", "John"]}
+
+
+def test_comma_decimals_between_semicolons(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1,5;2\n-0,25;3\n1e3;4\n")
+    assert table_of(path) == {"a": [1.5, -0.25, 1000.0], "b": [2, 3, 4]}
+
+
+@pytest.mark.parametrize(
+    "cells, separator, mark",
+    [
+        (["1,5", "2,25"], ";", ","),
+        (["1.5", "2.25"], ";", "."),
+        (["1,234", "5.5"], ";", "."),  # thousands, as there are points
+        (["1.234,5"], ";", ","),
+        (["1,5"], ",", "."),  # commas separate
+        (["word", "3"], ";", "."),
+    ],
+)
+def test_the_decimal_mark_is_told_by_the_numbers(cells, separator, mark):
+    from collections import Counter
+
+    assert decimal_of(Counter(cells), separator) == mark
+
+
+def test_what_is_named_is_not_guessed(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1,5;2,5\n")
+    assert table_of(path, sep=";", decimal=",") == {"a": [1.5], "b": [2.5]}
+    assert table_of(path, decimal=",") == {"a": [1.5], "b": [2.5]}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_marked_encodings_are_known(tmp_path, encoding):
+    path = written(tmp_path / "t.csv", [["naïve", "y"], ["Łódź", 1], ["köln", 2]], ";", encoding)
+    assert table_of(path) == {"naïve": ["Łódź", "köln"], "y": [1, 2]}
+
+
+def test_other_text_is_taken_for_that_of_windows_with_a_warning(tmp_path):
+    path = written(tmp_path / "t.csv", [["n", "y"], ["a", 1], ["Köln – €", 2]], encoding="cp1252")
+    with pytest.warns(UserWarning, match=r"is not UTF-8 text in line 3; it is read as cp1252\."):
+        assert table_of(path) == {"n": ["a", "Köln – €"], "y": [1, 2]}
+    with pytest.warns(UserWarning, match="read as latin-1"):
+        table_of(written(tmp_path / "u.csv", [["n"], ["\x81é"]], encoding="latin-1"))
+    assert table_of(path, encoding="cp1252")["n"][1] == "Köln – €"
+
+
+def test_what_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n\xff\x00\x01,2\n")
+    with pytest.raises(ValueError, match="is not UTF-8 text in line 2"):
+        table_of(path)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"sep": ";;"}, r"sep is ';;'; it must be one letter"),
+        ({"decimal": "'"}, r"decimal is \"'\"; it must be '\.' or ','\."),
+        ({"sep": ",", "decimal": ","}, r"sep and decimal are both ','; they must differ\."),
+        ({"encoding": "klingon"}, r"encoding is 'klingon', which Python does not know"),
+    ],
+)
+def test_impossible_dialects_are_refused(tmp_path, options, said):
+    with pytest.raises(ValueError, match=said):
+        table_of(written(tmp_path / "t.csv", ROWS), **options)
+
+
+# -- what text means -----------------------------------------------------------------------------------
+
+
+def numbers(values, decimal="."):
+    found = numbers_in(pa.chunked_array([values]), decimal, pa)
+    return None if found is None else found.to_pylist()
+
+
+def test_thousands_are_numbers():
+    assert numbers(["1,234", "12,345,678.5", "7", None, "-"]) == [1234.0, 12345678.5, 7.0, None, None]
+    assert numbers(["1.234,5", "2,0"], ",") == [1234.5, 2.0]
+    assert numbers(["1 234", "1'234.5", " 3 "]) == [1234.0, 1234.5, 3.0]
+
+
+def test_what_is_not_all_numbers_stays_text():
+    assert numbers(["1,234", "twelve"]) is None
+    assert numbers(["1,23"]) is None  # no group of three
+    assert numbers(["-", "n.a."]) is None  # nothing but words
+    assert numbers(["+", "-"]) is None
+
+
+def test_marks_of_another_country_are_understood_in_a_column(tmp_path):
+    path = written(tmp_path / "t.csv", [["pay", "y"], ["1.234,5", "1.5"], ["2,25", "2.5"]])
+    assert table_of(path) == {"pay": [1234.5, 2.25], "y": [1.5, 2.5]}
+
+
+@pytest.mark.parametrize(
+    "order", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d %b %Y", "%d.%m.%Y %H:%M"]
+)
+def test_dates_in_any_order(order):
+    days = [dt.datetime(2020, 1, 1) + dt.timedelta(days=k) for k in range(0, 400, 9)]
+    found = dates_in(pa.chunked_array([[d.strftime(order) for d in days] + [None]]), "when", pa)
+    assert found.to_pylist() == [*days, None]
+
+
+def test_days_and_months_that_cannot_be_told_apart_are_warned_of():
+    with pytest.warns(
+        UserWarning, match="Column 'when' holds dates that may begin with the day or the month"
+    ):
+        found = dates_in(pa.chunked_array([["01/02/2020", "03/04/2020"]]), "when", pa)
+    assert found.to_pylist()[0] == dt.datetime(2020, 2, 1)
+
+
+def test_what_is_not_all_dates_stays_text():
+    assert dates_in(pa.chunked_array([["31.12.2020", "soon"]]), "when", pa) is None
+    assert dates_in(pa.chunked_array([["12-A", "13-B"]]), "code", pa) is None
+
+
+# -- other files ---------------------------------------------------------------------------------------
+
+
+def test_numpy_archives_are_tables(tmp_path):
+    rng = np.random.default_rng(0)
+    X, V, y = rng.standard_normal((6, 2)), rng.standard_normal((6, 3)), np.arange(6)
+    np.savez(
+        tmp_path / "a.npz", X=X, X_rna=V, y=y, columns=np.array(["p", "q"]), classes=np.array(["u", "v"])
+    )
+    found = table_of(tmp_path / "a.npz")
+    assert list(found) == ["p", "q", "rna_0", "rna_1", "rna_2", "y"]
+    assert found["q"] == X[:, 1].tolist() and found["rna_2"] == V[:, 2].tolist()
+    np.savez(tmp_path / "b.npz", y=y)
+    with pytest.raises(ValueError, match=r"holds no matrix; save one as X, and the target as y\."):
+        table_of(tmp_path / "b.npz")
+
+
+def test_svmlight_files_are_tables(tmp_path):
+    from sklearn.datasets import dump_svmlight_file
+
+    dump_svmlight_file(np.array([[0, 2.0], [3.0, 0]]), [1, -1], str(tmp_path / "t.svmlight"), zero_based=True)
+    assert table_of(tmp_path / "t.svmlight") == {"y": [1, -1], "x0": [0, 3], "x1": [2, 0]}
+
+
+def test_workbooks_are_tables(tmp_path):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("openpyxl", reason="writing a workbook needs openpyxl")
+    pd.DataFrame({"a": [1.5, None], "b": ["x", 3]}).to_excel(tmp_path / "t.xlsx", index=False)
+    assert table_of(tmp_path / "t.xlsx") == {"a": [1.5, None], "b": ["x", "3"]}
+
+
+def test_files_that_are_read_whole_are_not_read_in_chunks(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.eye(3), y=np.arange(3))
+    with pytest.raises(ValueError, match=r"is read as a whole only"):
+        open_source(tmp_path / "a.npz")
+
+
+def test_separators_of_random_tables():
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        separator = rng.choice([",", ";", "\t", "|"])
+        width = int(rng.integers(2, 9))
+        cells = [[f"{v:.3f}" for v in row] for row in rng.standard_normal((20, width))]
+        lines = [separator.join(row) for row in [[f"c{j}" for j in range(width)], *cells]]
+        assert separator_of(lines, ",") == separator
+
+
+def test_a_dialect_knows_what_it_was_told(tmp_path):
+    path = written(tmp_path / "t.csv", ROWS, ";")
+    assert Dialect(decimal=",").settled(str(path), ",", pa) == Dialect(";", ",", "utf-8")
