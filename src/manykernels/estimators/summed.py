@@ -65,7 +65,8 @@ def fit_rows(opening: Opening, on_iteration: OnIteration | None, saved: Any) -> 
     held = _held_out(opening, found.n_rows)
     out = held.start().chosen(sample.keys)
     sample = sample if out is None or out.all() else sample.take(~out)
-    first = with_C(model, opening._first_problem(sample, found))
+    first = opening._first_problem(sample, found)
+    first = first if model.solver_.gram_once else with_C(model, first)
     rows, apart = _rows(opening, first, held, found.n_rows)
     model._say(f"{rows.n_rows:,} rows in {rows.n_blocks:,} blocks, {brief(model.solver_, 200)}")
     try:

@@ -66,6 +66,8 @@ class Solver(BaseEstimator):
         Whether it needs matrices of all pairs of rows even where kernels have explicit features.
     sums_rows : bool
         Whether it can do with sums over the rows, which may then lie in files or on a cluster: ``solve_rows``.
+    gram_once : bool
+        Whether these are a Gram matrix of all features, by which C is chosen, too.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -79,6 +81,7 @@ class Solver(BaseEstimator):
     chooses_C: ClassVar[bool] = False
     needs_grams: ClassVar[bool] = False
     sums_rows: ClassVar[bool] = False
+    gram_once: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 

@@ -378,7 +378,9 @@ def check_workers() -> None:
             raise RuntimeError(
                 f"The worker {worker} cannot import manykernels ({brief(str(found), 120)}); install it there."
             )
-        if isinstance(found, str) and found != __version__:  # else it died meanwhile, which is no reason to stop
+        if (
+            isinstance(found, str) and found != __version__
+        ):  # else it died meanwhile, which is no reason to stop
             raise RuntimeError(
                 f"The worker {worker} has manykernels {found}, and this process has {__version__}; install the same "
                 "version everywhere."
