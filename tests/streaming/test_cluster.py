@@ -312,6 +312,12 @@ def test_targets_in_other_partitions_are_refused(synchronous):
         products().fit(da.from_array(X, chunks=(800, 6)), da.from_array(y, chunks=((700, 800),)))
 
 
+def test_views_as_collections_are_refused(synchronous):
+    X, y = (da.from_array(v, chunks=(500, *v.shape[1:])) for v in table())
+    with pytest.raises(ValueError, match="X is views, a, b, as dask collections"):
+        products().fit({"a": X[:, :3], "b": X[:, 3:]}, y)
+
+
 def test_empty_collections_are_refused(synchronous):
     data = frame(20)
     with pytest.raises(ValueError, match="The source is empty"):
@@ -408,3 +414,16 @@ def test_a_cluster_without_workers_is_named():
     none = LocalCluster(n_workers=0, processes=False, dashboard_address=None)
     with none as cluster, Client(cluster), pytest.raises(RuntimeError, match="has no workers"):
         products().fit(lazy, y="y")
+
+
+def test_a_search_over_C_runs_through_joblib_on_a_cluster():
+    import joblib
+    from distributed import Client, LocalCluster
+    from sklearn.model_selection import GridSearchCV
+
+    X, y = table(120)
+    search = GridSearchCV(MKLRegressor([Linear(), RBF(1.0)], solver="uniform"), {"C": [0.01, 1.0]}, cv=2)
+    alone = search.fit(X, y).cv_results_["mean_test_score"]
+    threads = LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None)
+    with threads as cluster, Client(cluster), joblib.parallel_backend("dask"):
+        assert np.allclose(search.fit(X, y).cv_results_["mean_test_score"], alone, rtol=1e-10)
