@@ -80,8 +80,10 @@ PARTS = (
     Part("streaming_roofline", papers=False),
     Part("streaming_tables", papers=False),
     Part("streaming_views", papers=False),
+    Part("survival_tables", papers=False),
     Part("views_tables", papers=False),
     Part("encoding_targets", papers=False),
+    Part("findings_components", papers=False),
 )
 
 

@@ -330,15 +330,20 @@ def exact_bytes(solver: Solver, family: Family, n_rows: int) -> int:
     return 8 * MATRICES * n_rows**2
 
 
-def check_memory(solver: Solver, family: Family, n_rows: int, memory: int | None) -> None:
-    """Refuse what cannot fit, before it is tried: matrices beyond the memory given, or beyond all that is free."""
+def check_memory(
+    solver: Solver, family: Family, n_rows: int, memory: int | None, *, by_batches: bool = True
+) -> None:
+    """Refuse what cannot fit, before it is tried: matrices beyond the memory given, or beyond all that is free.
+
+    `by_batches` says whether a solver that streams could do the same.
+    """
     need = exact_bytes(solver, family, n_rows)
     if not need:
         return
     room = min((m for m in (memory, free_bytes()) if m is not None), default=None)
     if room is None or need <= room:
         return
-    instead = "solver=Blockwise(), " if can(family, HasRandomFeatures) else ""
+    instead = "solver=Blockwise(), " if by_batches and can(family, HasRandomFeatures) else ""
     most = math.isqrt(room // (8 * MATRICES))
     whose, more = ("allowed by memory=", ", or a larger memory") if room == memory else ("free", "")
     raise ValueError(

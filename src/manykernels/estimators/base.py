@@ -415,6 +415,10 @@ class MKL(KernelEstimator):
 
     #: Whether targets are numbers.
     _regresses: ClassVar[bool]
+    #: Whether the loss is the estimator's own, and no parameter.
+    _has_own_loss: ClassVar[bool] = False
+    #: Whether there is no other way than machines on all rows at once, within the memory given.
+    _whole: ClassVar[bool] = False
     #: What parameters may be that no other room checks.
     rules: ClassVar[dict[str, Rule]] = {"warm_start": FLAG, "verbose": FLAG | whole(0)}
 
@@ -431,6 +435,9 @@ class MKL(KernelEstimator):
     @abstractmethod
     def _score_left_out(self, Y: np.ndarray, s: np.ndarray) -> None:
         """Keep what the scores of rows left out say, given their encoded targets and weights."""
+
+    def _check_order(self) -> None:
+        """Raise ValueError for classes that are in no order, where the loss takes them as ordered."""
 
     def _times_class_weight(self, s: np.ndarray, y: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
         """Return weights times those of the classes; `balance` has them for a stream as a whole."""
@@ -516,12 +523,16 @@ class MKL(KernelEstimator):
         C = 1.0 if chosen else float(self.C)
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
+        rows = 0 if self._whole else len(y)
         self.solver_ = solver = make_solver(
-            asked, family, self.random_state, len(y), memory=memory, automatic=automatic
+            asked, family, self.random_state, rows, memory=memory, automatic=automatic
         )
         self.loss_ = solver.settle(family, known.loss or self.loss, n_classes)
-        if not (self.loss_.regression if self._regresses else self.loss_.classifies):
+        suits = self.loss_.regression if self._regresses else self.loss_.classifies
+        if not suits or (self.loss_.joint and not self._has_own_loss):
             self._refuse_loss()
+        if self.loss_.shared:
+            self._check_order()
         refuse_overflow(y if self._regresses else None, C, s)
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
         self.normalize_ = scale.how
@@ -534,14 +545,16 @@ class MKL(KernelEstimator):
         problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
         if isinstance(solver, StreamingSolver):
             solver.check_range(problem)
-        check_memory(solver, family, len(y), None if self.memory is None else memory)
+        room = None if self.memory is None and not self._whole else memory
+        check_memory(solver, family, len(y), room, by_batches=not self._whole)
         return problem
 
     def _refuse_loss(self) -> None:
         """Say which losses are for targets like these."""
         fit = [name for name, k in LOSSES.items() if (k.regression if self._regresses else k.classifies)]
+        kind = "classes" if self._regresses else "numbers"
         raise ValueError(
-            f"loss is {self.loss_.name!r}, which is for {'classes' if self._regresses else 'numbers'}; "
+            f"loss is {self.loss_.name!r}, which is for {'another estimator' if self.loss_.joint else kind}; "
             f"{type(self).__name__} takes {', '.join(map(repr, fit))}."
         )
 

@@ -53,7 +53,7 @@ class Solver(BaseEstimator):
     losses : tuple of str or None
         Names of the losses it takes; None for all of targets.
     takes_joint : bool
-        Whether it takes losses that are no sums over rows.
+        Whether it takes losses that are no sums over rows, or whose outputs share one f.
     accepts_init : bool
         Whether `init` means something: weights to start from.
     learns_bandwidths : bool
@@ -124,11 +124,12 @@ class Solver(BaseEstimator):
                     f"{name} needs a family {CAPABILITIES[need]}, and {family.shortfall(need)}; "
                     "pass another solver or other kernels."
                 )
-        if loss.joint and not self.takes_joint:
-            raise ValueError(
-                f"{name} does not take the loss {loss.name!r}, which is that of all rows together; pass Uniform, "
-                "Single, LpNorm, SimpleMKL or SILP."
+        if (loss.joint or loss.shared) and not self.takes_joint:
+            kind = "is that of all rows together" if loss.joint else "has one score for all outputs"
+            taught = (
+                "Uniform, Single, LpNorm, SimpleMKL" + (" or SILP", ", SILP or LeaveOneOut")[loss.has_targets]
             )
+            raise ValueError(f"{name} does not take the loss {loss.name!r}, which {kind}; pass {taught}.")
         if self.losses is not None and loss.name not in self.losses:
             raise ValueError(f"{name} takes loss {', '.join(self.losses)}, not {loss.name!r}.")
 

@@ -95,7 +95,9 @@ class MirrorDescent(Solver):
     """
 
     requires = (Samplable,)
-    losses = tuple(name for name in LOSSES if name != "poisson")  # whose slope nothing bounds
+    losses = tuple(
+        name for name in LOSSES if name not in ("poisson", "ordinal")
+    )  # no bound of the slope; one f
     prefers_base_scale = True
     rules: ClassVar = {
         "max_iter": whole(1),
