@@ -46,6 +46,7 @@ from ..base import Drawer, Members, Scaling, Searchable
 from ..draws import checked
 from ..finite import Finite
 from ..search import CostedSearcher, ListSearcher
+from ..values import RankOneValues, Values
 from .monomial_sampler import MonomialSampler
 from .monomial_search import MonomialSearcher
 from .monomials import Prefix, monomials, multisets, n_multisets, orderings, power_name
@@ -269,6 +270,10 @@ class Products(Searchable):
     def widths(self, members: Members) -> np.ndarray:
         """Return ones: a monomial has one column."""
         return np.ones(len(members), dtype=np.intp)
+
+    def values(self, X: Rows, members: Members) -> Values:
+        """Return what evaluates members on chosen pairs of rows."""
+        return (RankOneValues if self.base is None else Values)(self, X, members)
 
     def gram(self, X: Rows, Z: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_z K_z(X, Z)."""
