@@ -71,6 +71,7 @@ PARTS = (
     Part("many_finite_kernels", papers=False),
     Part("mirror_descent_rows", papers=False),
     Part("products_recovery", papers=False),
+    Part("products_growth", papers=False),
     Part("interaction_discovery", papers=False),
     Part("knockoff_columns", papers=False),
     Part("stability_selection", papers=False),
@@ -80,8 +81,10 @@ PARTS = (
     Part("streaming_roofline", papers=False),
     Part("streaming_tables", papers=False),
     Part("streaming_views", papers=False),
+    Part("survival_tables", papers=False),
     Part("views_tables", papers=False),
     Part("encoding_targets", papers=False),
+    Part("findings_components", papers=False),
 )
 
 

@@ -17,6 +17,8 @@ STOCHASTIC = ("obscure", "ufo")
 MIRROR = ("mirror-descent", "mirror-descent-1", "mirror-descent-1.1")
 #: Those that say how far they are from the optimum, but do not go there.
 OPEN = ("single", *MIRROR, *STOCHASTIC)
+#: Those that take losses whose outputs share one score; the default does, too.
+SHARING = ("uniform", "single", "lp-1.05", "lp-4/3", "lp-2", "simple-mkl", "silp")
 TASKS = ["regression", "two targets", "two classes", "three classes"]
 SETTINGS = ["plain", "weights", "no scale", "large C"]
 
@@ -32,6 +34,8 @@ def allowed(solver, family, loss, task, setting):
         return False  # its machine is a ridge, and degrees have no prior
     if solver in MIRROR and (family == "union" or loss == "poisson"):
         return False  # a union cannot draw, and nothing bounds the slope of counts
+    if loss == "ordinal" and solver not in SHARING:
+        return False  # all borders share one score
     if solver in STOCHASTIC and LOSSES[loss].code < 0:
         return False  # their loops are compiled for some losses
     return LOSSES[loss].regression if task in ("regression", "two targets") else LOSSES[loss].classifies

@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # as type checkers read it; the command line begins here,
 if TYPE_CHECKING:
     from typing import Any
 
-    from .estimators import AlignedKernel, MKLClassifier, MKLOutlier, MKLRegressor
+    from .estimators import AlignedKernel, MKLClassifier, MKLOutlier, MKLRegressor, MKLSurvival
     from .families import Dirichlets, Finite, Gaussians, Laplacians, Precomputed, Products, Union
     from .persistence import load
     from .solvers import (
@@ -52,6 +52,7 @@ __all__ = [
     "MKLClassifier",
     "MKLOutlier",
     "MKLRegressor",
+    "MKLSurvival",
     "MirrorDescent",
     "Obscure",
     "PolynomialMKL",
@@ -74,6 +75,7 @@ _HOMES = {
     "MKLClassifier": "estimators",
     "MKLOutlier": "estimators",
     "MKLRegressor": "estimators",
+    "MKLSurvival": "estimators",
     "Views": "tables",
     "load": "persistence",
     **dict.fromkeys(

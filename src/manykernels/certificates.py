@@ -190,9 +190,10 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     combination, A = _over_all(model, rows, s), model.dual_coef_
     b = model.intercept_ - model.target_mean_
     weights, rho = combination.weights, combination.rho
-    forms, F = _forms(combination, rows, A), model.result_.predictor.scores(rows) - model.target_mean_
+    pooled = model.loss_.pooled
+    forms, F = _forms(combination, rows, pooled(A)), model.result_.predictor.scores(rows) - model.target_mean_
     inverse = np.divide(1.0, rho**2, out=np.zeros(len(rho)), where=rho > 0)
-    norms = _norms(model.result_.predictor, combination, forms)
+    norms = _norms(model.result_.predictor, combination, forms, 1 if model.loss_.shared else None)
 
     def bounds(point, forms_there):
         if getattr(model.solver_, "p", None) is None:  # two stages: the kernel is fixed
@@ -213,7 +214,7 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
     found = bounds(A * multiple, forms * multiple**2)
     if multiple < 1 - DOMAIN_SLACK:  # the nearest feasible point may be a better one than the multiple
         nearest = feasible_projection(model.loss_, Y, A, model.C_, s)
-        other = bounds(nearest, _forms(combination, rows, nearest))
+        other = bounds(nearest, _forms(combination, rows, pooled(nearest)))
         found = Certificate(found.primal, max(found.dual, other.dual))
     return found
 
@@ -228,13 +229,18 @@ def _forms(combination: Combination, rows, A) -> np.ndarray:
     return np.maximum(forms, 0.0)
 
 
-def _norms(predictor: Any, combination: Combination, forms: np.ndarray) -> np.ndarray:
-    """Return ‖w_i‖ of every kernel: of the coefficients of explicit features, or of those that A stands for."""
+def _norms(
+    predictor: Any, combination: Combination, forms: np.ndarray, outputs: int | None = None
+) -> np.ndarray:
+    """Return ‖w_i‖ of every kernel: of the coefficients of explicit features, or of those that A stands for.
+
+    Where the outputs share one f, their coefficients are equal, and count once.
+    """
     if not hasattr(predictor, "W"):
         return combination.weights * np.sqrt(forms)
     met, family = predictor.combination, predictor.combination.family
     used = np.flatnonzero(met.weights).tolist()
     owner = np.repeat(np.arange(len(used)), family.widths([met.members[i] for i in used]))
-    squares = np.bincount(owner, weights=np.square(predictor.W).sum(axis=1), minlength=len(used))
+    squares = np.bincount(owner, weights=np.square(predictor.W[:, :outputs]).sum(axis=1), minlength=len(used))
     norms = dict(zip((met.members[i] for i in used), np.sqrt(squares), strict=True))
     return np.array([norms.get(member, 0.0) for member in combination.members])

@@ -145,6 +145,11 @@ def view_family(kernels: Any, X, sample_weight, solver: Any, columns: Any) -> Un
         else:
             rows = np.flatnonzero(X[:, presence] * sample_weight)
             own = kernels[name] if isinstance(kernels, Mapping) else kernels
+            if getattr(own, "heredity", "none") != "none":
+                raise ValueError(
+                    f"kernels asks for {own.heredity} heredity on the view {name!r}, which needs Products alone; pass "
+                    "heredity='none'."
+                )
             names = columns.names_out[first:last]
             family = make_family(own, X[rows, first:last], sample_weight[rows], solver).resolve(
                 last - first, names
@@ -330,15 +335,20 @@ def exact_bytes(solver: Solver, family: Family, n_rows: int) -> int:
     return 8 * MATRICES * n_rows**2
 
 
-def check_memory(solver: Solver, family: Family, n_rows: int, memory: int | None) -> None:
-    """Refuse what cannot fit, before it is tried: matrices beyond the memory given, or beyond all that is free."""
+def check_memory(
+    solver: Solver, family: Family, n_rows: int, memory: int | None, *, by_batches: bool = True
+) -> None:
+    """Refuse what cannot fit, before it is tried: matrices beyond the memory given, or beyond all that is free.
+
+    `by_batches` says whether a solver that streams could do the same.
+    """
     need = exact_bytes(solver, family, n_rows)
     if not need:
         return
     room = min((m for m in (memory, free_bytes()) if m is not None), default=None)
     if room is None or need <= room:
         return
-    instead = "solver=Blockwise(), " if can(family, HasRandomFeatures) else ""
+    instead = "solver=Blockwise(), " if by_batches and can(family, HasRandomFeatures) else ""
     most = math.isqrt(room // (8 * MATRICES))
     whose, more = ("allowed by memory=", ", or a larger memory") if room == memory else ("free", "")
     raise ValueError(

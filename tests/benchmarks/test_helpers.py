@@ -154,7 +154,7 @@ def test_minima_count_ends_and_valleys(room):
     assert landscape.minima(np.array([1.0, 1.0, 1.0])).tolist() == []
 
 
-SCRIPTS = {p.stem for p in FOLDER.glob("*.py") if "def main():" in p.read_text()} - {
+SCRIPTS = {p.stem for p in FOLDER.glob("*.py") if "\ndef main()" in p.read_text()} - {
     "run_all",
     "reproduction",
 }

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import scipy.sparse as sp
 
-from manykernels import AlignedKernel, MKLClassifier, MKLRegressor
+from manykernels import AlignedKernel, MKLClassifier, MKLRegressor, MKLSurvival
 from manykernels.families import Dirichlets, Finite, Gaussians, Laplacians, Products, Union
 from manykernels.kernels import RBF, Constant, Dirichlet, Laplacian, Linear, Pairwise, Polynomial
 from manykernels.persistence import save
@@ -71,6 +71,12 @@ def classify(kernels, solver="auto", rows=X, labels=LABELS, way="fit", **options
     return lambda: getattr(MKLClassifier(kernels, solver=solver, **options), way)(rows, labels)
 
 
+def survive(kernels, solver="auto", rows=X[:80], **options):
+    """Return how to make a model of survival."""
+    times = y[:80] < 0.3, np.ceil(5 + 4 * np.abs(y[:80]))
+    return lambda: MKLSurvival(kernels, solver=solver, **{"C": 1.0} | options).fit(rows, times)
+
+
 def align(kernels, solver="auto"):
     """Return how to make a kernel."""
     return lambda: AlignedKernel(kernels, solver=solver).fit(X, y)
@@ -90,6 +96,9 @@ MODELS = {
     "two targets": regress(TWO, SimpleMKL(), targets=np.column_stack([y, -y])),
     "hinges": classify(TWO, SILP(), labels=y > 0, loss="hinge"),
     "softmax": classify(TWO, LpNorm(p=1.5), loss="softmax"),
+    "grades": classify(TWO, LpNorm(), labels=np.digitize(y, [-0.3, 0.3]), loss="ordinal"),
+    "survival": survive(TWO, LpNorm(), ties="efron"),
+    "survival of a table": survive("auto", rows=TABLE[:80]),
     "balanced": classify(TWO, Single(), labels=y > 0, loss="logistic", class_weight="balanced"),
     "named": classify("gaussian", Alignment(), X[:80], y[:80] > 0),
     "obscure": classify(TWO, Obscure(p=1.5, random_state=0), labels=y > 0),
@@ -137,7 +146,12 @@ ROWS = {
     "dirichlets": UNIT[:5, :1],
     "dirichlet list": UNIT[:5],
 }
-ROWS |= {"table": TABLE[:5], "table in grids": TABLE[:5], "table of numbers": DATES[:5]}
+ROWS |= {
+    "table": TABLE[:5],
+    "survival of a table": TABLE[:5],
+    "table in grids": TABLE[:5],
+    "table of numbers": DATES[:5],
+}
 ROWS |= {
     "views": {name: part[:5] for name, part in VIEWS.items()},
     "counts": UNIT[:5],

@@ -612,11 +612,11 @@ def test_the_default_learns_kernels_and_C(any_data, tmp_path):
     assert read_metadata(tmp_path / "m.mk")["score"]["value"] > 0.5
 
 
-def test_a_model_of_several_sources_is_shown_and_is_for_python(tmp_path):
+def test_a_model_of_several_sources_is_shown_and_finds_its_columns_by_name(tmp_path):
     rng = np.random.default_rng(0)
     views = {"a": rng.normal(size=(30, 2)), "b": rng.normal(size=(30, 3))}
     MKLRegressor({"a": Linear(), "b": "auto"}, C=1.0).fit(views, views["a"][:, 0]).save(tmp_path / "m.mk")
     assert "5 numbers" in run("show", tmp_path / "m.mk")
     assert '"a: x0": "number"' in run("show", tmp_path / "m.mk", "--json")
     (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
-    assert "was fitted on several sources" in run("predict", tmp_path / "m.mk", tmp_path / "rows.csv", code=2)
+    assert "column" in run("predict", tmp_path / "m.mk", tmp_path / "rows.csv", code=2)

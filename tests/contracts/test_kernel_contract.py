@@ -27,6 +27,9 @@ WITH_COLUMNS = [name for name, k in RESOLVED.items() if k.columns is not None]
 EXPLICIT = [name for name, k in RESOLVED.items() if k.explicit]
 
 
+SPLIT = [name for name, k in RESOLVED.items() if k.splits is not None]
+
+
 @pytest.fixture(params=KERNELS)
 def described(request):
     """The kernel as a user writes it."""
@@ -182,3 +185,19 @@ def test_label_shows_the_names_of_the_columns(kernel):
 
 def test_parameters_for_tables_leave_the_columns_out(kernel):
     assert "columns" not in kernel.parameters()
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_a_kernel_that_splits_is_made_of_its_parts(name):
+    kernel, X = RESOLVED[name], rows()
+    parts = [[0, 2], [1], [3]]
+    seen = range(N_COLUMNS) if kernel.columns is None else kernel.columns.tolist()
+    grams = [kernel.on(part)(X[:, part]) for part in parts if set(part) & set(seen)]
+    whole = np.prod(grams, axis=0) if kernel.splits == "product" else np.sum(grams, axis=0)
+    np.testing.assert_allclose(whole, kernel(X), atol=1e-12 * np.abs(whole).max())
+
+
+def test_a_kernel_on_its_columns_is_the_kernel(kernel):
+    if kernel.columns is not None:
+        wider = [*reversed(range(N_COLUMNS))]
+        np.testing.assert_allclose(kernel.on(wider)(rows()[:, wider]), kernel(rows()), atol=1e-12)

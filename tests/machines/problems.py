@@ -2,15 +2,21 @@
 
 import numpy as np
 
-from manykernels.losses import LOSSES, get_loss
+from manykernels.losses import LOSSES, Cox, get_loss
 
-CASES = [(name, c) for name, loss in LOSSES.items() for c in ((3,) if loss.multiclass else (1, 3))]
+COUPLED = [name for name, loss in LOSSES.items() if loss.multiclass or loss.shared]
+CASES = [(name, c) for name in LOSSES for c in ((3,) if name in COUPLED else (1, 3))] + [(Cox(), 1)]
 
 
 def targets(loss, S):
     loss = get_loss(loss)
     if loss.multiclass:
         return np.eye(S.shape[1])[S.argmax(axis=1)]
+    if loss.name == "cox":  # rounded: there are ties
+        times = np.ceil(4.0 * np.exp(-S[:, :1]))
+        return np.where(np.sin(40.0 * S[:, :1]) < 0.5, times, -times)
+    if loss.shared:
+        return np.where(S[:, :1] > np.linspace(-0.7, 0.7, S.shape[1]), 1.0, -1.0)
     if loss.name == "poisson":
         return np.floor(np.exp(np.minimum(1.0 + S, 5.0)))
     return S if loss.regression else np.where(S > 0, 1.0, -1.0)
@@ -32,13 +38,25 @@ def rbf(X, gamma=0.3):
     return np.exp(-gamma * (square[:, None] + square - 2 * X @ X.T)) + 1.0
 
 
+def scores(K, A, loss):
+    """Scores of dual coefficients: outputs may share one f, and then have an intercept each."""
+    loss = get_loss(loss)
+    return K @ loss.pooled(A) + (A.sum(axis=0) if loss.shared else 0.0)
+
+
+def coefficients(Z, A, loss):
+    """Coefficients of features for dual ones, with the intercepts of outputs that share one f below."""
+    loss = get_loss(loss)
+    W = Z.T @ loss.pooled(A)
+    return np.vstack([W, A.sum(axis=0)[:, None]]) if loss.shared else W
+
+
 def objective(K, A, Y, loss, C, s):
-    F = K @ A
-    return 0.5 * np.vdot(A, F) + C * (s @ get_loss(loss).value(Y, F))
+    F, rows = scores(K, A, loss), s > 0
+    return 0.5 * np.vdot(A, F) + get_loss(loss).total(Y[rows], F[rows], C * s[rows])
 
 
 def dual_objective(K, A, Y, loss, C, s):
     rows = s > 0
-    U = -A[rows] / (C * s[rows])[:, None]
-    conjugate = get_loss(loss).conjugate(Y[rows], U)
-    return -C * (s[rows] @ conjugate) - 0.5 * np.vdot(A, K @ A)
+    conjugate = get_loss(loss).total_conjugate(Y[rows], A[rows], C * s[rows])
+    return -conjugate - 0.5 * np.vdot(A, scores(K, A, loss))

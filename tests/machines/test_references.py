@@ -9,16 +9,19 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
+from manykernels.losses import Cox
 from manykernels.machines import solve_dual, solve_primal
 
 
 def reference(K, Y, loss, C, s):
     """The optimal objective by a conic solver, over f = L v with K = LL'."""
     n, c = Y.shape
+    if not isinstance(loss, str):
+        return partial_likelihood(K, Y[:, 0], C * s, loss.ties == "efron")
     values, vectors = np.linalg.eigh(K)
     L = vectors * np.sqrt(np.maximum(values, 0.0))
-    V = cp.Variable((n, c))
-    F = L @ V
+    V = cp.Variable((n, 1 if loss == "ordinal" else c))
+    F, thresholds = L @ V, cp.Variable((1, c))
     if loss == "squared":
         losses = cp.sum(cp.square(F - Y), axis=1) / 2
     elif loss == "hinge":
@@ -26,6 +29,9 @@ def reference(K, Y, loss, C, s):
     elif loss == "squared_hinge":
         losses = cp.sum(cp.square(cp.pos(1 - cp.multiply(Y, F))), axis=1)
     elif loss == "logistic":
+        losses = cp.sum(cp.logistic(-cp.multiply(Y, F)), axis=1)
+    elif loss == "ordinal":
+        F = F @ np.ones((1, c)) + np.ones((n, 1)) @ thresholds
         losses = cp.sum(cp.logistic(-cp.multiply(Y, F)), axis=1)
     elif loss == "epsilon_insensitive":
         losses = cp.sum(cp.pos(cp.abs(F - Y) - 0.1), axis=1)
@@ -40,11 +46,29 @@ def reference(K, Y, loss, C, s):
         losses = cp.max(F + (1 - Y), axis=1) - cp.sum(cp.multiply(Y, F), axis=1)
     else:
         losses = cp.log_sum_exp(F, axis=1) - cp.sum(cp.multiply(Y, F), axis=1)
-    goal = cp.Minimize(cp.sum_squares(V) / 2 + C * cp.sum(cp.multiply(s, losses)))
+    penalty = cp.sum_squares(V) / 2 + (cp.sum_squares(thresholds) / 2 if loss == "ordinal" else 0.0)
+    goal = cp.Minimize(penalty + C * cp.sum(cp.multiply(s, losses)))
     return cp.Problem(goal).solve(solver="CLARABEL")
 
 
-@pytest.mark.parametrize("loss, c", CASES)
+def partial_likelihood(K, y, w, efron):
+    """The same for Cox's partial likelihood, event time by event time."""
+    values, vectors = np.linalg.eigh(K)
+    v = cp.Variable(len(y))
+    f = (vectors * np.sqrt(np.maximum(values, 0.0))) @ v
+    goal, event = cp.sum_squares(v) / 2, (y > 0) & (w > 0)
+    for t in np.unique(y[event]):
+        tied, at_risk = np.flatnonzero(event & (y == t)), np.flatnonzero((np.abs(y) >= t) & (w > 0))
+        d, m = w[tied].sum(), len(tied)
+        for k in range(m) if efron else [0]:
+            share = np.where(np.isin(at_risk, tied), 1.0 - k / m, 1.0)
+            mass = d / m if efron else d
+            goal += mass * (cp.log_sum_exp(f[at_risk] + np.log(w[at_risk] * share)) - np.log(mass))
+        goal -= w[tied] @ f[tied]
+    return cp.Problem(cp.Minimize(goal)).solve(solver="CLARABEL")
+
+
+@pytest.mark.parametrize("loss, c", [*CASES, (Cox("efron"), 1)], ids=str)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_objective_is_that_of_a_conic_solver(loss, c, weighted):
     K, Z, Y, s = problem(loss, c, n=30)

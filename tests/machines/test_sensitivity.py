@@ -5,9 +5,12 @@ import pytest
 from numpy.testing import assert_allclose
 from tests.machines.problems import CASES, problem, rbf
 
+from manykernels.losses import get_loss
 from manykernels.machines import solve_dual, solve_primal, value_hessian
 
 STEP = 1e-5
+#: Losses that tie rows, or whose outputs share one f, are not for solvers that ask.
+PLAIN = [case for case in CASES if not (get_loss(case[0]).joint or get_loss(case[0]).shared)]
 
 
 def directions(n):
@@ -26,7 +29,7 @@ def numeric(solve, Ks):
     return H
 
 
-@pytest.mark.parametrize("loss, c", CASES, ids=str)
+@pytest.mark.parametrize("loss, c", PLAIN, ids=str)
 def test_on_a_gram_matrix_it_is_the_numeric_one(loss, c):
     K, _, Y, s = problem(loss, c)
     _, Ks = directions(len(K))
@@ -37,7 +40,7 @@ def test_on_a_gram_matrix_it_is_the_numeric_one(loss, c):
     assert_allclose(H, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("loss, c", CASES, ids=str)
+@pytest.mark.parametrize("loss, c", PLAIN, ids=str)
 def test_on_features_it_is_the_numeric_one(loss, c):
     _, Z, Y, s = problem(loss, c)
     parts, _ = directions(len(Z))

@@ -577,3 +577,33 @@ def test_a_hundred_thousand_rows_of_fifty_columns_take_about_a_second():
     start = time.process_time()
     Columns.fit(frame).transform(frame)
     assert time.process_time() - start < 4
+
+
+def test_columns_know_what_has_become_of_each():
+    table = pd.DataFrame(
+        {
+            "same": [1.0] * 4,
+            "gaps": [1.0, 2.0, np.nan, 4.0],
+            "kind": ["a", "b", "a", "c"],
+            "size": [1.0, 3.0, 2.0, 7.0],
+        }
+    )
+    columns = Columns.fit(table)
+    made = {origin.name: [columns.names_out[j] for j in origin.outside] for origin in columns.origins}
+    assert made == {
+        "gaps": ["gaps", "gaps: missing"],
+        "kind": ["kind=a", "kind=b", "kind=c"],
+        "size": ["size"],
+    }
+    assert [origin.inside for origin in columns.origins] == [(1,), (2,), (3,)]
+
+
+def test_one_column_alone_becomes_what_it_is_in_the_table():
+    table = pd.DataFrame({"size": [1.0, 3.0, np.nan, 7.0], "kind": ["a", "b", "a", "c"]})
+    columns = Columns.fit(table)
+    rows = columns.transform(table)
+    for origin in columns.origins:
+        j = origin.inside[0]
+        alone = columns.transform_column(j, table.iloc[:, j].tolist())
+        np.testing.assert_array_equal(alone, rows[:, list(origin.outside)])
+    assert columns.read(table[["kind", "size"]], 1).values.tolist() == ["a", "b", "a", "c"]

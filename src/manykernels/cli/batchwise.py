@@ -23,13 +23,31 @@ def is_streamed(data: Path, solver: str) -> bool:
 
 
 def fit_batchwise(
-    data, target, task, *, columns, drop, groups, dialect, standardize, test_size, seed, checkpoint, described
+    data,
+    target,
+    task,
+    *,
+    columns,
+    drop,
+    groups,
+    dialect,
+    views,
+    standardize,
+    test_size,
+    seed,
+    checkpoint,
+    described,
 ) -> tuple[Any, dict[str, Any]]:
     """Return a fitted model and what to keep beside it.
 
     Rows are held out by a hash of their place, so that no pass ever sees them.
     """
     check_test_size(test_size)
+    if views:
+        raise ValueError(
+            f"--view is for a table that is read as a whole, and {data.name} is read batch by batch; use Python, with "
+            "manykernels.streaming.open_source(..., views=...)."
+        )
     if groups is not None:
         raise ValueError(
             f"--groups is for a table that is read as a whole, and {data.name} is read batch by batch; leave it out."

@@ -30,7 +30,7 @@ def make_application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for command in (fit, predict, show, compare, demo):
+    for command in (fit, predict, show, explain, compare, report, demo):
         app.command()(_in_one_sentence(command))
     return app
 
@@ -102,6 +102,7 @@ def fit(
     sep: options.Separator = None,
     decimal: options.Decimal = None,
     encoding: options.Encoding = None,
+    view: options.View = None,
     groups: options.Groups = None,
     memory: options.Memory = None,
     standardize: options.Standardize = True,
@@ -130,6 +131,7 @@ def fit(
         "drop": drop,
         "groups": groups,
         "dialect": written(sep, decimal, encoding),
+        "views": view,
         "standardize": standardize,
         "seed": seed,
     }
@@ -196,6 +198,49 @@ def show(
         print_model(fitted, metadata, top)
 
 
+def explain(
+    model: options.Model,
+    data: options.Data,
+    by: options.By = "column",
+    top: options.Top = None,
+    output: options.PartsOutput = None,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
+    as_json: options.Json = False,
+    force: options.TableForce = False,
+    debug: options.Debug = False,
+):
+    """Explain a model: its main effects and interactions over a table, and what each prediction is made of."""
+    from ..streaming import refuse_input
+    from .explain import explain as run
+
+    answer_interrupts()
+    if output is not None:
+        refuse_input(output, data)
+        may_write(output, force)
+    run(model, data, written(sep, decimal, encoding), by=by, output=output, top=top, as_json=as_json)
+
+
+def report(
+    model: options.Model,
+    data: options.Data,
+    target: options.ReportTarget = None,
+    output: options.ReportOutput = Path("report.html"),
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
+    force: options.TableForce = False,
+    debug: options.Debug = False,
+):
+    """Write a report on a model and the table that it was fitted on: one HTML file."""
+    from .explain import report as run
+
+    answer_interrupts()
+    may_write(output, force)
+    run(model, data, written(sep, decimal, encoding), target, output)
+
+
 def compare(
     data: options.Data,
     target: options.Target,
@@ -207,6 +252,7 @@ def compare(
     sep: options.Separator = None,
     decimal: options.Decimal = None,
     encoding: options.Encoding = None,
+    view: options.View = None,
     groups: options.Groups = None,
     seed: options.SplitSeed = 0,
     as_json: options.Json = False,
@@ -217,7 +263,7 @@ def compare(
 
     answer_interrupts()
     dialect = written(sep, decimal, encoding)
-    reading = {"columns": columns, "drop": drop, "groups": groups, "dialect": dialect}
+    reading = {"columns": columns, "drop": drop, "groups": groups, "dialect": dialect, "views": view}
     run(data, target, task, methods, folds, seed, as_json, **reading)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
-from .. import MKLClassifier, MKLRegressor
+from .. import MKLClassifier, MKLRegressor, Views
 from ..families import Products
 from ..registry import SOLVERS, is_auto, solver_class
 from ..streaming import check_probabilities
@@ -46,8 +47,15 @@ class Rows:
     described: str
 
 
-def read_rows(data, target, task, *, columns, drop, groups, dialect, any_kind: bool = True) -> Rows:
+def read_rows(
+    data, target, task, *, columns, drop, groups, dialect, views=None, any_kind: bool = True
+) -> Rows:
     """Return a table that is read as a whole; `any_kind` says whether columns may hold text, dates and gaps."""
+    sources = groups_of_columns(views)
+    if sources and not any_kind:
+        raise ValueError(
+            "--view is for --kernels auto, which learns from several sources; leave one of them out."
+        )
     source = open_table(data, target, columns, drop, groups, dialect=dialect, whole=True, any_kind=any_kind)
     rows = next(source.chunks(), None)
     if rows is None:
@@ -57,7 +65,24 @@ def read_rows(data, target, task, *, columns, drop, groups, dialect, any_kind: b
     subjects, names = None if groups is None else groups_of(source, groups), list(source.names or ())
     kind = count(len(np.unique(y)), "class", "classes") if classify else "regression"
     sizes = f"{count(len(y), 'row')}, {count(len(names), 'column')}"
-    return Rows(rows.X, y, names, subjects, classify, f"{data.name}: {sizes}, target {target} ({kind})")
+    X = Views.from_columns(rows.X, sources) if sources else rows.X
+    if sources:
+        sizes += f" in {count(len(sources), 'view')}"
+    return Rows(X, y, names, subjects, classify, f"{data.name}: {sizes}, target {target} ({kind})")
+
+
+def groups_of_columns(views: Sequence[str] | None) -> dict[str, Any]:
+    """Return the patterns of columns that --view gives names to, such as rna=rna_*,prot_*."""
+    found: dict[str, Any] = {}
+    for text in views or ():
+        name, sign, patterns = text.partition("=")
+        if not name or not sign or not patterns:
+            raise ValueError(f"--view is {text!r}; write a name and a pattern of columns, as in rna=rna_*.")
+        if name in found:
+            raise ValueError(f"--view has {name!r} twice; write its patterns with commas between them.")
+        several = [pattern for pattern in patterns.split(",") if pattern]
+        found[name] = several[0] if len(several) == 1 else several
+    return found
 
 
 def fit_at_once(
@@ -237,8 +262,6 @@ def check_model(model, path, *, proba: bool) -> None:
         raise ValueError(f"{path} is a kernel, which predicts nothing by itself; use it from Python.")
     if model.combination_.family.pairwise:
         raise ValueError(f"{path} needs precomputed kernels; use it from Python.")
-    if hasattr(getattr(model, "columns_", None), "learned"):
-        raise ValueError(f"{path} was fitted on several sources, and a table is one; use it from Python.")
     if not proba:
         return
     if not hasattr(model, "classes_"):

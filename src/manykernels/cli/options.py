@@ -65,6 +65,10 @@ Cost = Annotated[
 Task = Annotated[str, Option(help="auto, classify or regress.")]
 Columns = Annotated[list[str] | None, Option(help="Use these columns only: a,b,c.", show_default=False)]
 Drop = Annotated[list[str] | None, Option(help="Use all columns but these: id,date.", show_default=False)]
+View = Annotated[
+    list[str] | None,
+    Option(help="Columns that are a source of their own: rna=rna_*; once for each.", show_default=False),
+]
 Groups = Annotated[
     str | None,
     Option(
@@ -111,6 +115,18 @@ Top = Annotated[
     Option(help="List this many kernels; by default those in use, 20 at most, and all with --json.", min=0),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
+
+# Of explain and report.
+By = Annotated[str, Option(help="What to split predictions by: column, kernel or view.")]
+PartsOutput = Annotated[
+    Path | None,
+    Option("--output", "-o", help="Write what each prediction is made of: CSV, Parquet or Feather."),
+]
+ReportTarget = Annotated[
+    str | None,
+    Option("--target", "-t", help="The target; by default as in the model file.", show_default=False),
+]
+ReportOutput = Annotated[Path, Option("--output", "-o", help="The HTML file.")]
 
 # Of compare.
 Methods = Annotated[

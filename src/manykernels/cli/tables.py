@@ -83,9 +83,12 @@ def groups_of(source: Source, groups: str) -> np.ndarray:
 
 
 def open_table_of(
-    model, units, data: Path, dialect=None, *, large: int = LARGE, chunk_rows: int = CHUNK_ROWS
+    model, units, data: Path, dialect=None, *, target=None, large: int = LARGE, chunk_rows: int = CHUNK_ROWS
 ) -> Source:
-    """Return the rows of a table as the model wants them: its columns, in its order and in the `units` it knows."""
+    """Return the rows of a table as the model wants them: its columns, in its order and in the `units` it knows.
+
+    With `target` they have the values of that column beside them, and rows without one are left out.
+    """
     names = getattr(model, "feature_names_in_", None)
     if names is None:  # fitted in Python, on an array: the columns go by their order
         remedy = (
@@ -93,9 +96,11 @@ def open_table_of(
         )
     else:
         remedy = "encode it as numbers, in the same way as in the table that the model was fitted on."
-    with noted(), _in_options({}, "needed by the model", remedy):
+    with noted(), _in_options({target: "--target"}, "needed by the model", remedy):
         source = open_source(data, whole=not is_large(data, large), chunk_rows=chunk_rows, **(dialect or {}))
-        source = bind_for(model, source)
+        if target is not None and not is_large(data, large):
+            source = _with_targets(source, target)
+        source = bind_for(model, source, target)
     return source if units is None else Standardised(source, *units)
 
 

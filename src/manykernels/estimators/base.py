@@ -415,6 +415,10 @@ class MKL(KernelEstimator):
 
     #: Whether targets are numbers.
     _regresses: ClassVar[bool]
+    #: Whether the loss is the estimator's own, and no parameter.
+    _has_own_loss: ClassVar[bool] = False
+    #: Whether there is no other way than machines on all rows at once, within the memory given.
+    _whole: ClassVar[bool] = False
     #: What parameters may be that no other room checks.
     rules: ClassVar[dict[str, Rule]] = {"warm_start": FLAG, "verbose": FLAG | whole(0)}
 
@@ -431,6 +435,9 @@ class MKL(KernelEstimator):
     @abstractmethod
     def _score_left_out(self, Y: np.ndarray, s: np.ndarray) -> None:
         """Keep what the scores of rows left out say, given their encoded targets and weights."""
+
+    def _check_order(self) -> None:
+        """Raise ValueError for classes that are in no order, where the loss takes them as ordered."""
 
     def _times_class_weight(self, s: np.ndarray, y: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
         """Return weights times those of the classes; `balance` has them for a stream as a whole."""
@@ -502,12 +509,19 @@ class MKL(KernelEstimator):
             raise ValueError(f"C is {brief(self.C)}; it must be {POSITIVE.words}, or 'auto'.")
         if y is not None and not _is_complete(y):
             refuse_missing(y)
-        memory, automatic = self._memory, self._reads_tables
+        memory, automatic = self._memory, self._automatic
         views = None if _is_plain(X) else self._views(X)
         if views is not None:
             X = self._view_numbers(views, sample_weight)
         elif automatic:
             X = self._numbers(X, sample_weight)
+        elif (
+            known is NOTHING_KNOWN
+            and self._multiplies
+            and not sp.issparse(X)
+            and not _near_unit(X, sample_weight)
+        ):
+            X = self._numbers(X, sample_weight, products=True)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
             self.feature_names_in_ = np.array(known.names, dtype=object)
@@ -516,12 +530,16 @@ class MKL(KernelEstimator):
         C = 1.0 if chosen else float(self.C)
         asked = self.solver if known.solver is None else known.solver
         X, family = self._family(X, s, asked)
+        rows = 0 if self._whole else len(y)
         self.solver_ = solver = make_solver(
-            asked, family, self.random_state, len(y), memory=memory, automatic=automatic
+            asked, family, self.random_state, rows, memory=memory, automatic=automatic
         )
         self.loss_ = solver.settle(family, known.loss or self.loss, n_classes)
-        if not (self.loss_.regression if self._regresses else self.loss_.classifies):
+        suits = self.loss_.regression if self._regresses else self.loss_.classifies
+        if not suits or (self.loss_.joint and not self._has_own_loss):
             self._refuse_loss()
+        if self.loss_.shared:
+            self._check_order()
         refuse_overflow(y if self._regresses else None, C, s)
         scale = Scale.fit(family, X, self.normalize, s, prefer_base=solver.prefers_base_scale)
         self.normalize_ = scale.how
@@ -534,14 +552,16 @@ class MKL(KernelEstimator):
         problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
         if isinstance(solver, StreamingSolver):
             solver.check_range(problem)
-        check_memory(solver, family, len(y), None if self.memory is None else memory)
+        room = None if self.memory is None and not self._whole else memory
+        check_memory(solver, family, len(y), room, by_batches=not self._whole)
         return problem
 
     def _refuse_loss(self) -> None:
         """Say which losses are for targets like these."""
         fit = [name for name, k in LOSSES.items() if (k.regression if self._regresses else k.classifies)]
+        kind = "classes" if self._regresses else "numbers"
         raise ValueError(
-            f"loss is {self.loss_.name!r}, which is for {'classes' if self._regresses else 'numbers'}; "
+            f"loss is {self.loss_.name!r}, which is for {'another estimator' if self.loss_.joint else kind}; "
             f"{type(self).__name__} takes {', '.join(map(repr, fit))}."
         )
 
@@ -553,16 +573,36 @@ class MKL(KernelEstimator):
     @property
     def _reads_tables(self) -> bool:
         """Whether columns may be what people have: text, dates, gaps, numbers in any unit."""
+        return self._automatic or self._multiplies
+
+    @property
+    def _automatic(self) -> bool:
         return isinstance(self.kernels, str) and self.kernels == "auto"
 
-    def _numbers(self, X, sample_weight) -> np.ndarray:
-        """Learn what a table's columns are, and return them as numbers."""
+    @property
+    def _multiplies(self) -> bool:
+        """Whether kernels are products of columns that may be centred and scaled first."""
+        if isinstance(self.kernels, str):
+            return self.kernels == "products"
+        asked = getattr(self.kernels, "standardize", False)
+        return isinstance(asked, str) and asked == "auto" and getattr(self.kernels, "base", 0) is None
+
+    def _numbers(self, X, sample_weight, products: bool = False) -> np.ndarray:
+        """Learn what a table's columns are, and return them as numbers: such as kernels take, or as `products` do."""
         from ..tables import Columns, open_table
 
         table = X if sp.issparse(X) else open_table(X)
-        self.columns_ = columns = Columns.fit(table, sample_weight)
+        learn = Columns.for_products if products else Columns.fit
+        self.columns_ = columns = learn(table, sample_weight)
         for note in columns.notes:
             self._say(note)
+        if products and columns.moved:
+            names, few = columns.moved, 8
+            more = f" and {len(names) - few:,} more" if len(names) > few else ""
+            self._say(
+                f"centred and scaled before they are multiplied: {', '.join(names[:few])}{more} "
+                "(standardize=False takes columns as they are)"
+            )
         return columns.transform(table)
 
     def _views(self, X):
@@ -597,7 +637,10 @@ class MKL(KernelEstimator):
         if hasattr(self.columns_, "learned"):
             return view_family(self.kernels, X, sample_weight, solver, self.columns_)
         names, blocks = self.columns_.names_out, self.columns_.blocks
-        return bound_family(self.kernels, X, sample_weight, solver, names, blocks)
+        family = bound_family(self.kernels, X, sample_weight, solver, names, blocks)
+        if self.columns_.indicators:
+            family.set_params(indicators=self.columns_.indicator_blocks or None)
+        return family
 
     @property
     def stop_reason_(self) -> StopReason:
@@ -935,6 +978,21 @@ def why_not_left_out(model: MKL) -> str | None:
 def _is_complete(y) -> bool:
     """Whether targets are numbers without gaps: what most are, at a glance."""
     return isinstance(y, np.ndarray) and y.dtype.kind in "iubf" and bool(np.isfinite(y).all())
+
+
+def _near_unit(X, sample_weight) -> bool:
+    """Whether X is an array of numbers that products take as they are; see ``Columns.for_products``."""
+    if not (_is_plain(X) and X.ndim == 2 and X.dtype.kind in "fiu" and X.shape[0]):
+        return False
+    s = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight)
+    if s.shape != X.shape[:1] or s.dtype.kind not in "biuf" or not s.any():
+        return True  # which is refused elsewhere
+    with np.errstate(all="ignore"):  # sums alone, without a squared copy of X: rows may be millions
+        mean = s @ X / s.sum()
+        spread = np.sqrt(np.einsum("t,tj,tj->j", s, X, X, optimize=False) / s.sum() - mean**2)
+        near = (np.abs(mean) <= spread / 4) & (spread >= 1 / 4) & (spread <= 4)
+    constant = (X[0] == X).all(axis=0) if not near.all() else near
+    return bool((near | constant).all())
 
 
 def _is_plain(X) -> bool:

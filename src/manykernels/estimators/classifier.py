@@ -38,7 +38,7 @@ def _why_no_probabilities(estimator) -> str | None:
             return None
     return (
         f"There are no probabilities with calibrate=False and loss={loss.name if loss else 'auto'!r}; fit with "
-        "calibrate=True, or with loss='logistic' or 'softmax'."
+        "calibrate=True, or with loss='logistic', 'softmax' or 'ordinal'."
     )
 
 
@@ -69,7 +69,8 @@ class MKLClassifier(ClassifierMixin, MKL):
         be listed, and Blockwise on the same kernels for more rows than `memory` is for.
     loss : str or Loss
         ``"auto"``, a name of :mod:`manykernels.losses`, or one of these with parameters, such as
-        :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`.
+        :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`. Of ordered classes, which are numbers then,
+        ``"ordinal"`` has one score, and a threshold between each class and the next.
     C : float or "auto"
         Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"``: the solver's own choice
         (LeaveOneOut, Blockwise), or the one with the least error of rows left out, in closed form where the machine
@@ -102,9 +103,11 @@ class MKLClassifier(ClassifierMixin, MKL):
     weights_, rho_ : (m,) arrays
         Weights θ_i/ρ_i² and scales ρ_i of the kernels, in the order of ``combination_.members``.
     dual_coef_ : (n, c) array or None
-        A. The scores are ``Σ_i weights_i K_i A + intercept_`` (PolynomialMKL has a power of the sum in its place). None
-        for solvers on random features (Blockwise, TriplyStochastic), which have coefficients of features instead.
+        A. The scores are ``Σ_i weights_i K_i A + intercept_`` (PolynomialMKL has a power of the sum in its place, and
+        loss ``"ordinal"`` the sum of A over its borders). None for solvers on random features (Blockwise,
+        TriplyStochastic), which have coefficients of features instead.
     intercept_ : (c,) array
+        With loss ``"ordinal"`` minus the thresholds.
     objective_, gap_, gap_kind_ : float, float, str
         The objective reached, and the certificate: how far below any predictor of the family could get.
     n_iter_, converged_, trace_ : int, bool, Trace
@@ -226,6 +229,13 @@ class MKLClassifier(ClassifierMixin, MKL):
         self._partial_fit(X, y, sample_weight, classes)
         return self
 
+    def _check_order(self):
+        if len(self.classes_) > 2 and self.classes_.dtype.kind not in "iufb":
+            raise ValueError(
+                f"y holds the labels {brief(self.classes_.tolist())}, and loss 'ordinal' takes them in order, which is "
+                "not that of the alphabet; number them."
+            )
+
     def _set_targets(self, y, classes):
         with within_floats("y"):
             check_classification_targets(y)
@@ -266,14 +276,17 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     @lazily
     def decision_function(self, X) -> np.ndarray:
-        """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
+        """Return scores: (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
+
+        With loss ``"ordinal"`` these are the logarithms of the probabilities.
+        """
         F = self._scores(X)
-        return targets.decision(F, len(self.classes_))
+        return targets.decision(F, len(self.classes_), self.loss_)
 
     @property
     def loo_decision_function_(self) -> np.ndarray:
         """Scores of the training rows, each by a model that has not seen it; NaN for rows without weight."""
-        return targets.decision(self._left_out(), len(self.classes_))
+        return targets.decision(self._left_out(), len(self.classes_), self.loss_)
 
     @property
     def loo_proba_(self) -> np.ndarray:
@@ -282,7 +295,7 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     def _score_left_out(self, Y, s):
         known = np.isfinite(self._left_out()).all(axis=1) & (s > 0)
-        codes = (Y[:, 0] > 0).astype(int) if Y.shape[1] == 1 else Y.argmax(axis=1)
+        codes = (Y > 0).sum(axis=1) if Y.shape[1] == 1 or self.loss_.shared else Y.argmax(axis=1)
         right = _codes(self.loo_decision_function_) == codes
         if known.any():
             self.loo_score_ = float(np.average(right[known], weights=s[known]))
@@ -298,7 +311,8 @@ class MKLClassifier(ClassifierMixin, MKL):
     def predict_proba(self, X) -> np.ndarray:
         """Return class probabilities, (n, n_classes): the most probable class is the predicted one.
 
-        With loss ``"logistic"`` or ``"softmax"`` they are the model's own: the sigmoid or the softmax of the scores;
+        With loss ``"logistic"``, ``"softmax"`` or ``"ordinal"`` they are the model's own: the sigmoid or the softmax of
+        the scores, or differences of the sigmoids at two thresholds;
         one-vs-rest probabilities (logistic loss, more than two classes) are scaled to sum to one. Of other losses
         they are the sigmoid or the softmax of the scores times one factor, learned from scores of rows left out, see
         `calibrate`.

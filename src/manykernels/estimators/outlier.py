@@ -84,7 +84,7 @@ class MKLOutlier(OutlierMixin, MKL):
     array([ 1, -1])
     """
 
-    _regresses = True
+    _regresses = _has_own_loss = True
     #: What the base asks for; the weight of the losses follows from nu.
     C = 1.0
 

@@ -83,7 +83,8 @@ def class_codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
 def encoded(y: np.ndarray, n_classes: int | None, loss: Loss) -> np.ndarray:
     """Return Y (n, c), not centred, for numbers, or for the numbers of classes.
 
-    Classes are one-hot for coupled losses, else -1/+1 (one column for two classes).
+    Classes are one-hot for coupled losses, else -1/+1 (one column for two classes, and one for each border between
+    ordered ones).
     """
     if n_classes is None:
         return y[:, None] if y.ndim == 1 else y
@@ -93,6 +94,8 @@ def encoded(y: np.ndarray, n_classes: int | None, loss: Loss) -> np.ndarray:
 def _encoded_classes(codes: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
     if loss.multiclass:
         return np.eye(n_classes)[codes]
+    if loss.shared:
+        return np.where(codes[:, None] > np.arange(n_classes - 1), 1.0, -1.0)
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return (2.0 * np.eye(n_classes) - 1.0)[codes]
@@ -103,8 +106,10 @@ def balancing(mass: np.ndarray) -> np.ndarray:
     return mass.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0))
 
 
-def decision(F: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return scores in scikit-learn's shape: (n,) for two classes, else (n, n_classes)."""
+def decision(F: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
+    """Return scores in scikit-learn's shape: (n,) for two classes, else (n, n_classes), of ordered ones logarithms."""
+    if n_classes > 2 and loss.shared:
+        return np.log(np.maximum(loss.probabilities(F), np.finfo(float).tiny))
     if n_classes > 2:
         return F
     return F[:, 0] if F.shape[1] == 1 else F[:, 1] - F[:, 0]
@@ -113,7 +118,7 @@ def decision(F: np.ndarray, n_classes: int) -> np.ndarray:
 def probabilities(F: np.ndarray, n_classes: int, loss: Loss) -> np.ndarray:
     """Return class probabilities; one-vs-rest ones are scaled to sum to one."""
     P = loss.probabilities(F)
-    if loss.multiclass:
+    if loss.multiclass or loss.shared:
         return P
     if n_classes == 2:
         return np.column_stack([1.0 - P[:, 0], P[:, 0]])

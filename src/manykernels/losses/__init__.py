@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from .base import Loss
 from .chain import Chain
+from .cox import Cox
 from .epsilon_insensitive import EpsilonInsensitive
 from .hinge import Hinge
 from .huber import Huber
 from .logistic import Logistic
 from .max_hinge import MaxHinge
 from .one_class import OneClass
+from .ordinal import Ordinal
 from .poisson import Poisson
 from .quantile import Quantile
 from .softmax import Softmax
@@ -26,6 +28,7 @@ from .structured import Structured
 __all__ = [
     "LOSSES",
     "Chain",
+    "Cox",
     "EpsilonInsensitive",
     "Hinge",
     "Huber",
@@ -33,6 +36,7 @@ __all__ = [
     "Loss",
     "MaxHinge",
     "OneClass",
+    "Ordinal",
     "Poisson",
     "Quantile",
     "Softmax",
@@ -46,7 +50,7 @@ __all__ = [
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
     for loss in (
-        *(Squared, Hinge, SquaredHinge, Logistic, MaxHinge, Softmax),
+        *(Squared, Hinge, SquaredHinge, Logistic, MaxHinge, Softmax, Ordinal),
         *(EpsilonInsensitive, Huber, Quantile, Poisson),
     )
 }

@@ -45,6 +45,10 @@ class Loss(BaseEstimator):
     joint : bool
         Whether it is no sum over rows: then there are ``total``, ``response``, ``total_conjugate`` and ``nearest``
         alone.
+    shared : bool
+        Whether the outputs of a row differ by constants alone: there is one f, and every output has an intercept.
+    has_targets : bool
+        Whether there is anything to learn from but the rows themselves.
     probabilistic : bool
         Whether scores turn into probabilities.
     rules : dict of str to Rule
@@ -62,6 +66,8 @@ class Loss(BaseEstimator):
     smooth: ClassVar[bool] = False
     lipschitz: ClassVar[bool] = False
     joint: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
+    has_targets: ClassVar[bool] = True
     probabilistic: ClassVar[bool] = False
     structured: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
@@ -113,6 +119,10 @@ class Loss(BaseEstimator):
         """Return ``L*(-A)``."""
         return float(w @ self.conjugate(Y, -A / w[:, None]))
 
+    def pooled(self, A: np.ndarray) -> np.ndarray:
+        """Return the coefficients that kernels see, (n, c), or (n, 1) where all outputs share one f."""
+        return A.sum(axis=1, keepdims=True) if self.shared else A
+
     def nearest(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Return the coefficients with a finite ``L*(-A)`` that are nearest to ``A``, (n, c)."""
         return -w[:, None] * self.feasible(Y, -A / w[:, None])
@@ -145,9 +155,16 @@ class Loss(BaseEstimator):
         """Return the targets that scores, not counted from the offset, predict."""
         return F
 
-    def residuals(self, Y: np.ndarray) -> np.ndarray:
-        """Return what a ridge machine is taught in place of this one, where only the kernel is learned by it."""
+    def residuals(self, Y: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """Return what a ridge machine is taught in place of this one, where only the kernel is learned by it.
+
+        `s` are positive weights of the rows.
+        """
         return 2.0 * Y - 1.0 if self.multiclass else Y
+
+    def strata(self, Y: np.ndarray) -> np.ndarray | None:
+        """Return the kind of every row, (n,), of which folds get equal shares, where targets do not show it."""
+        return None
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

@@ -31,6 +31,7 @@ class OneClass(Loss):
     classifies = False
     lipschitz = True
     joint = True
+    has_targets = False
     rules = {"nu": number(0.0, 1.0, open="left")}
 
     def __init__(self, nu: float = 0.5):

@@ -99,6 +99,6 @@ class Poisson(Loss):
         """Return the expected counts."""
         return np.exp(F)
 
-    def residuals(self, Y: np.ndarray) -> np.ndarray:
+    def residuals(self, Y: np.ndarray, s: np.ndarray) -> np.ndarray:
         """Return what is left of the counts, in units of their mean: the slope of the loss at f = 0."""
         return Y / self._m - 1.0

@@ -8,7 +8,7 @@ a column of ones.
 
 A machine is written once, on a space, and so runs on both kinds. The room:
 
-- ``spaces``: a Gram matrix, or explicit features;
+- ``spaces``: a Gram matrix, or explicit features; ``shared``: the same where all outputs share one f;
 - ``fit``: what a machine is given and what it returns, with its certificate;
 - ``newton``: Newton's method, and the proximal loop around it for losses with kinks;
 - ``smooth``, ``hinges``, ``boxes``: the machines; ``_descent``: compiled coordinate descent for the hinges;
@@ -27,6 +27,7 @@ from . import boxes, hinges, smooth
 from .fit import Fit, Task
 from .growing import GrowingRidge
 from .sensitivity import value_hessian
+from .shared import SharedFeatures, SharedGram, shared_scores
 from .spaces import FeatureSpace, GramSpace, IndefiniteKernelError, Space
 
 _MACHINES = {
@@ -41,6 +42,8 @@ _MACHINES = {
     "quantile": boxes.quantile,
     "poisson": smooth.poisson,
     "one_class": boxes.one_class,
+    "cox": smooth.cox,
+    "ordinal": smooth.ordinal,
 }
 
 Start: TypeAlias = Fit | np.ndarray | None
@@ -60,7 +63,8 @@ def solve_dual(
     Parameters
     ----------
     K : (n, n) array
-        Symmetric and positive semi-definite; not modified.
+        Symmetric and positive semi-definite; not modified. Without a constant where the loss is shared by the outputs:
+        its intercepts are there anyway.
     Y : (n, c) array
         Targets: real for losses of numbers, one-hot for max hinge and softmax, else -1 and +1.
     loss : str or Loss
@@ -88,14 +92,17 @@ def solve_dual(
     if not len(rows):
         return Fit(np.zeros(Y.shape), np.zeros(Y.shape), None, 0, 0.0)
     whole = len(rows) == len(Y)
-    space = GramSpace(np.ascontiguousarray(K if whole else K[np.ix_(rows, rows)]))
+    loss = get_loss(loss)
+    space = _gram_space(np.ascontiguousarray(K if whole else K[np.ix_(rows, rows)]), loss)
     A = _coefficients(start, Y.shape)[rows]
-    fit = _solve(space, Y[rows], get_loss(loss), U[rows], [A], A, tol)
+    fit = _solve(space, Y[rows], loss, U[rows], [A], A, tol)
     if whole:
         return fit
     full = np.zeros(Y.shape)
     full[rows] = fit.A
-    return Fit(full, K[:, rows] @ fit.A, None, fit.n_iter, fit.gap)
+    F = K[:, rows] @ loss.pooled(fit.A)
+    F = shared_scores(F, fit.A.sum(axis=0)) if loss.shared else F
+    return Fit(full, F, None, fit.n_iter, fit.gap)
 
 
 def solve_primal(
@@ -111,27 +118,29 @@ def solve_primal(
 
     Parameters are those of :func:`solve_dual`. ``start`` may be a ``Fit`` of another set of
     columns: its ``A`` helps whatever the columns, its ``W`` when their number is the same, and
-    the better of the two is used. With more columns than rows, or a loss of all rows together, the machine
+    the better of the two is used. With more columns than rows, or the loss of one class, the machine
     runs on ``ZZ'``.
 
     Returns
     -------
     Fit
-        With ``W`` (k, c) and ``F = Z W``.
+        With ``W`` (k, c) and ``F = Z W``; where outputs share one f, ``W`` is (k + c, 1), with the intercepts below.
     """
     Z = np.asarray(Z, dtype=np.float64)
     Y, rows, U = _prepare(Y, C, s)
     n, k = Z.shape
     if not len(rows):
-        return Fit(np.zeros(Y.shape), np.zeros(Y.shape), np.zeros((k, Y.shape[1])), 0, 0.0)
+        shape = (k + Y.shape[1], 1) if get_loss(loss).shared else (k, Y.shape[1])
+        return Fit(np.zeros(Y.shape), np.zeros(Y.shape), np.zeros(shape), 0, 0.0)
     used = np.ascontiguousarray(Z if len(rows) == n else Z[rows])
     A = _coefficients(start, Y.shape)[rows]
     loss = get_loss(loss)
-    if k > len(rows) or loss.joint:
-        fit = _solve(GramSpace(used @ used.T), Y[rows], loss, U[rows], [A], A, tol)
-        W = used.T @ fit.A
+    if k > len(rows) or (loss.joint and not loss.smooth):
+        fit = _solve(_gram_space(used @ used.T, loss), Y[rows], loss, U[rows], [A], A, tol)
+        W = used.T @ loss.pooled(fit.A)
+        W = np.vstack([W, fit.A.sum(axis=0)[:, None]]) if loss.shared else W
     else:
-        space = FeatureSpace(used)
+        space = SharedFeatures(used) if loss.shared else FeatureSpace(used)
         starts = [space.pull(A)]
         if isinstance(start, Fit) and start.W is not None and start.W.shape == starts[0].shape:
             starts.append(start.W)
@@ -140,7 +149,12 @@ def solve_primal(
         W = fit.W
     full = np.zeros(Y.shape)
     full[rows] = fit.A
-    return Fit(full, Z @ W, W, fit.n_iter, fit.gap)
+    F = shared_scores(Z @ W[:k], W[k:, 0]) if loss.shared else Z @ W
+    return Fit(full, F, W, fit.n_iter, fit.gap)
+
+
+def _gram_space(K: np.ndarray, loss: Loss) -> Space:
+    return SharedGram(K) if loss.shared else GramSpace(K)
 
 
 def _prepare(Y: np.ndarray, C: float, s: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

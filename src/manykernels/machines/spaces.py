@@ -17,13 +17,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, lu_factor, lu_solve
+
+from .._util.arrays import row_blocks
 
 #: Sizes of a dense Newton system above which conjugate gradients take over.
 MAX_DENSE = 6000
 _JITTERS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9)
 
 Solve = Callable[[np.ndarray], np.ndarray]
+Curve = Callable[[np.ndarray], np.ndarray]
 
 
 class IndefiniteKernelError(np.linalg.LinAlgError):
@@ -119,13 +122,19 @@ class Space(ABC):
     def curved(self, W: np.ndarray) -> Solve:
         """Return the Newton solver for the diagonal curvature ``W`` (n,), for any number of R."""
 
-    @abstractmethod
+    # Only where every output is a predictor of its own.
+
     def coupled(self, D: np.ndarray) -> Solve:
         """Return the Newton solver for the curvature ``diag(d) - dd'/sum(d)``, d >= 0 dense."""
+        raise NotImplementedError
 
-    @abstractmethod
+    def across(self, curve: Curve) -> Solve:
+        """Return the Newton solver for a curvature that ties rows, given by its products with matrices (n, k)."""
+        raise NotImplementedError
+
     def face(self, support: np.ndarray, tau: float) -> Solve:
         """Return the Newton solver for ``d = tau * support``, support boolean (n, c) and sparse."""
+        raise NotImplementedError
 
     @abstractmethod
     def evaluate(self, V: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
@@ -212,6 +221,17 @@ class GramSpace(Space):
             return X - D * (X.sum(axis=1) / D.sum(axis=1))[:, None]
 
         return direction
+
+    def across(self, curve: Curve) -> Solve:
+        # The curvature has directions without any, so there is no symmetric form to factor that does not cancel.
+        system = np.empty_like(self.K)
+        for part in row_blocks(
+            len(self.K), len(self.K)
+        ):  # by columns: products take several copies of theirs
+            system[:, part] = curve(self.K[:, part])
+        np.einsum("ii->i", system)[:] += 1.0
+        factor = lu_factor(system, overwrite_a=True, check_finite=False)
+        return lambda R: lu_solve(factor, R, check_finite=False)
 
     def face(self, support: np.ndarray, tau: float) -> Solve:
         # A face is {rows sum to zero, zero off the support}, with basis e_k - e_ref row by row.
@@ -306,6 +326,12 @@ class FeatureSpace(Space):
         square = M.reshape(c * k, c * k)
         solve = factored(square, float(np.diagonal(square).max()))
         return lambda R: solve(R.T.ravel()).reshape(c, k).T
+
+    def across(self, curve: Curve) -> Solve:
+        M = self.Z.T @ curve(self.Z)
+        M = (M + M.T) / 2
+        np.einsum("ii->i", M)[:] += 1.0
+        return factored(M, float(np.diagonal(M).max()))
 
     def face(self, support: np.ndarray, tau: float) -> Solve:
         return self.coupled(tau * support.astype(np.float64))

@@ -22,7 +22,9 @@ def _all_of(module: str, *names: str, axis: str | None = None) -> dict[str, str]
 #: Where to find a class, by how it is written and the name that a file gives it.
 CLASSES: dict[Kind, dict[str, str]] = {
     "object": {
-        **_all_of("estimators", "AlignedKernel", "MKLClassifier", "MKLOutlier", "MKLRegressor"),
+        **_all_of(
+            "estimators", "AlignedKernel", "MKLClassifier", "MKLOutlier", "MKLRegressor", "MKLSurvival"
+        ),
         **_all_of("families", "Dirichlets", "Finite", "Gaussians", "Laplacians", "Precomputed", "Products"),
         **_all_of("families", "Union"),
         **_all_of("families.view", "View", axis="families"),
@@ -52,12 +54,14 @@ CLASSES: dict[Kind, dict[str, str]] = {
         "random_feature": "manykernels.predictors:RandomFeature",
     },
     "loss": {
+        "cox": "manykernels.losses:Cox",
         "epsilon_insensitive": "manykernels.losses:EpsilonInsensitive",
         "hinge": "manykernels.losses:Hinge",
         "huber": "manykernels.losses:Huber",
         "logistic": "manykernels.losses:Logistic",
         "max_hinge": "manykernels.losses:MaxHinge",
         "one_class": "manykernels.losses:OneClass",
+        "ordinal": "manykernels.losses:Ordinal",
         "poisson": "manykernels.losses:Poisson",
         "quantile": "manykernels.losses:Quantile",
         "softmax": "manykernels.losses:Softmax",

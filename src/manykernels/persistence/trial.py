@@ -96,6 +96,7 @@ def _check_result(model, width: int) -> None:
         )
         demand(np.array_equal(np.unique(classes), classes), "the classes are not in order")
         wanted = 1 if len(classes) == 2 and not model.loss_.multiclass else len(classes)
+        wanted -= model.loss_.shared and wanted > 1
         demand(c == wanted, f"there are {c:,} outputs, and {len(classes):,} classes")
     mean = model.target_mean_
     check_arrays({"the mean": mean}, {"the mean": Stored("*")})

@@ -125,8 +125,9 @@ def collect(
         )
     check_consistent_length(rows, y)
     classify = is_classifier(model)
+    left_out = _left_out(model, classify, len(y))
     scores = [
-        _own_score(model, rows, y, classify, seed),
+        _own_score(model, left_out, rows, y, classify, seed),
         *_baselines(rows, y, classify, baselines, views, seed),
     ]
     parts, why = _components(model, rows)
@@ -139,7 +140,7 @@ def collect(
         n_columns=int(model.n_features_in_),
         measure="accuracy" if classify else "R²",
         scores=scores,
-        left_out=_left_out(model, classify),
+        left_out=left_out,
         components=parts,
         why_no_components=why,
         stability=stability,
@@ -148,21 +149,24 @@ def collect(
     )
 
 
-def _own_score(model: Any, X: Any, y: np.ndarray, classify: bool, seed: int) -> Score:
-    """Return the score of rows left out where the model has it, else by cross-validation."""
+def _own_score(
+    model: Any, left_out: np.ndarray | None, X: Any, y: np.ndarray, classify: bool, seed: int
+) -> Score:
+    """Return the score of rows left out where the model has it for these rows, else by cross-validation."""
     name = "this model"
-    if hasattr(model, "loo_score_"):
-        return Score(name, model.loo_score_, _row_error(model, y, classify), "each row left out")
+    # Other solvers keep scores of rows left out, too, to calibrate by; their kernels have learned from all rows.
+    if left_out is not None and type(model.solver_).__name__ == "LeaveOneOut":
+        return Score(name, model.loo_score_, _row_error(model, left_out, y, classify), "each row left out")
     found = _fold_scores(lambda: clone(model), X, y, classify, seed)
-    return Score(name, *_mean(found), f"{FOLDS} folds")
+    return Score(name, *_mean(found), f"{FOLDS} folds, fitted anew on each")
 
 
-def _row_error(model: Any, y: np.ndarray, classify: bool) -> float:
+def _row_error(model: Any, left_out: np.ndarray, y: np.ndarray, classify: bool) -> float:
     """Return the standard error of a left-out score over the rows."""
     if classify:
         return float(np.sqrt(model.loo_score_ * (1 - model.loo_score_) / len(y)))
-    squares = np.square(y - np.ravel(model.loo_prediction_))
-    squares, spread = squares[np.isfinite(squares)], np.square(y - y.mean())
+    squares, spread = np.square(y - left_out), np.square(y - y.mean())
+    squares = squares[np.isfinite(squares)]
     return float(squares.std() / np.sqrt(len(squares)) / (spread.mean() or 1.0))
 
 
@@ -207,11 +211,13 @@ def _mean(scores: Sequence[float]) -> tuple[float, float]:
     return float(np.mean(scores)), float(np.std(scores, ddof=1) / np.sqrt(len(scores)))
 
 
-def _left_out(model: Any, classify: bool) -> np.ndarray | None:
+def _left_out(model: Any, classify: bool, n_rows: int) -> np.ndarray | None:
+    """Return predictions, or probabilities, of rows left out; None where there are none, or for other rows."""
     try:
-        return model.loo_proba_ if classify else np.ravel(model.loo_prediction_)
+        found = model.loo_proba_ if classify else np.ravel(model.loo_prediction_)
     except AttributeError:
         return None
+    return found if len(found) == n_rows else None
 
 
 def _components(model: Any, X: Any) -> tuple[Any, str]:

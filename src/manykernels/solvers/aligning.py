@@ -96,7 +96,7 @@ def aligned_targets(problem: Problem, centring: Centring) -> np.ndarray:
     Classes are coded so that two rows of one class have the product 1, and of two of k classes -1/(k - 1): for two
     classes that is 1 and -1. Centring leaves the same of it, up to a factor, as of any other code.
     """
-    Y = problem.loss.residuals(problem.Y) if problem.loss.regression else problem.Y
+    Y = problem.loss.residuals(problem.Y, problem.sample_weight) if problem.loss.regression else problem.Y
     if Y.shape[1] > 1 and are_classes(Y):
         k = Y.shape[1]
         Y = ((Y > 0) - 1 / k) * np.sqrt(k / (k - 1))

@@ -175,7 +175,8 @@ def _error(problem: Problem, scores: np.ndarray) -> float:
     F, Y, s = scores[judged], problem.Y[judged], problem.sample_weight[judged]
     if not len(s):
         return np.nan
-    calibration = fit_calibration(F, Y, s) if problem.loss.classifies and are_classes(problem.Y) else None
+    classes = problem.loss.classifies and not problem.loss.shared and are_classes(problem.Y)
+    calibration = fit_calibration(F, Y, s) if classes else None
     if calibration is not None:
         return log_loss(F, Y, s, calibration)
     return float(s @ problem.loss.value(Y, F)) / float(s.sum())
@@ -267,13 +268,30 @@ class _Cut:
 
     def trial(self, C: float, run: Callable[[Problem, Result | None], Result]) -> Trial:
         """Return the error with one C."""
-        scores = np.full(self.problem.Y.shape, np.nan)
+        scores, error = np.full(self.problem.Y.shape, np.nan), 0.0
         with trials(), warnings.catch_warnings():  # that a trial is not exact needs no saying
             warnings.simplefilter("ignore", ConvergenceWarning)
             for k, (part, rows) in enumerate(self.parts):
                 self.last[k] = result = run(replace(part, C=C, choose_C=False), self.last[k])
                 scores[self.tests[k]] = result.predictor.scores(rows)
-        return Trial(C, _error(self.problem, scores), scores)
+                if self.problem.loss.joint:
+                    error += self._added(part, self.tests[k], result, scores[self.tests[k]])
+        return Trial(C, error if self.problem.loss.joint else _error(self.problem, scores), scores)
+
+    def _added(self, part: Problem, test: np.ndarray, result: Result, F: np.ndarray) -> float:
+        """Return what rows left out add to the loss of all rows together, per weight.
+
+        For the partial likelihood that is Verweij and van Houwelingen's, "Cross-validation in survival analysis", 1993:
+        rows left out are judged in the risk sets of all.
+        """
+        loss, problem = self.problem.loss, self.problem
+        taught = result.predictor.scores(part.X)
+        Y, s = (
+            np.concatenate([part.Y, problem.Y[test]]),
+            np.r_[part.sample_weight, problem.sample_weight[test]],
+        )
+        more = loss.total(Y, np.concatenate([taught, F]), s) - loss.total(part.Y, taught, part.sample_weight)
+        return more / float(problem.sample_weight.sum())
 
 
 def _weights_of(last: Result | None, part: Problem) -> np.ndarray | None:

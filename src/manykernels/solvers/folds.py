@@ -29,10 +29,7 @@ def folds(problem: Problem, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     The folds are the same whatever the order of the rows.
     """
     used, unit = units(problem)
-    if not problem.loss.regression or are_classes(problem.Y):
-        label = class_numbers(problem.Y[used])
-    else:
-        label = np.zeros(len(used), dtype=int)
+    label = _kinds(problem, used)
     free = ~np.isin(unit, unit[_alone(label, unit)])
     if len(np.unique(unit[free])) < 2:
         return []
@@ -46,6 +43,16 @@ def folds(problem: Problem, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
         for train, test in parts
         if len(test) and len(train) + len(kept)
     ]
+
+
+def _kinds(problem: Problem, used: np.ndarray) -> np.ndarray:
+    """Return the number of the class, or of what else there are kinds of, for some rows."""
+    Y = problem.Y[used]
+    strata = problem.loss.strata(Y)
+    if strata is not None:
+        return strata
+    known = not problem.loss.regression or are_classes(problem.Y)
+    return class_numbers(Y) if known else np.zeros(len(used), dtype=int)
 
 
 def _split_equals(label: np.ndarray, unit: np.ndarray, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -120,7 +127,7 @@ def some_rows(problem: Problem, most: int) -> Problem:
     used, unit = units(problem)
     rng = generator(0)
     shuffled = rng.permutation(len(used))
-    label = class_numbers(problem.Y[used]) if are_classes(problem.Y) else np.zeros(len(used), dtype=int)
+    label = _kinds(problem, used)
     # Where a row stands among those of its class: two of every class come first.
     place = np.empty(len(used))
     for k in np.unique(label):

@@ -123,10 +123,14 @@ class Workspace:
             else:
                 A, F = self._dual(weights)
                 W, b, norms_sq = None, A.sum(axis=0), None
-        forms = self.bank.quad_forms(A)
+        forms = self.bank.quad_forms(self._pooled(A))
         g = np.divide(forms, self.rho_sq, out=np.zeros(self.n_members), where=self.alive)
         u = theta * np.sqrt(g) if norms_sq is None else np.sqrt(self.rho_sq * norms_sq)
         return self._certified(theta, A, F, W, b, g, u)
+
+    def _pooled(self, A: np.ndarray) -> np.ndarray:
+        """Return the coefficients that kernels see."""
+        return self.problem.loss.pooled(A) if self.problem.loss.shared else A
 
     def nothing(self) -> Iterate:
         """Return f = 0, with all weight on the first kernel: what there is before any machine has been solved."""
@@ -135,7 +139,8 @@ class Workspace:
         theta[np.flatnonzero(self.alive)[0]] = 1.0
         columns = self.bank.n_columns(self.weights(theta))
         narrow = columns is not None and columns + 1 < pb.n_rows
-        W = np.zeros((columns, pb.n_outputs)) if columns is not None and narrow else None
+        width = 1 if pb.loss.shared else pb.n_outputs
+        W = np.zeros((columns, width)) if columns is not None and narrow else None
         return self._certified(theta, zero, zero, W, np.zeros(pb.n_outputs), none, none)
 
     def hessian(self, iterate: Iterate, some: np.ndarray) -> np.ndarray:
@@ -157,19 +162,19 @@ class Workspace:
             )
 
     def _gram(self, weights) -> np.ndarray:
-        """Return K_θ + 1: the intercept is a constant kernel of weight 1."""
+        """Return K_θ + 1: the intercept is a constant kernel of weight 1, unless a shared loss has its own."""
         K = self.bank.gram(weights)
         check_size(K.sum(), K.trace())
-        K += 1.0
+        if not self.problem.loss.shared:
+            K += 1.0
         return K
 
     def _features(self, weights) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return Z, the member of each of its columns but the last, and what they were multiplied by."""
+        """Return Z, the member of each of its columns but the last, of ones, and what they were multiplied by."""
         phi, owner = self.bank.features(weights)
         root = np.sqrt(weights[owner])
-        Z = np.empty((self.problem.n_rows, len(owner) + 1))
-        np.multiply(phi, root, out=Z[:, :-1])
-        Z[:, -1] = 1.0
+        Z = np.ones((self.problem.n_rows, len(owner) + (not self.problem.loss.shared)))
+        np.multiply(phi, root, out=Z[:, : len(owner)])
         check_size(np.einsum("ij,ij->", Z, Z))
         return Z, owner, root
 
@@ -185,9 +190,9 @@ class Workspace:
         fit = solve_primal(Z, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
         self._last = fit
         assert fit.W is not None
-        W = fit.W[:-1] * root[:, None]
+        W, b = fit.W[: len(owner)] * root[:, None], fit.W[len(owner) :].ravel()
         norms_sq = np.bincount(owner, weights=np.square(W).sum(axis=1), minlength=self.n_members)
-        return fit.A, fit.F, W, fit.W[-1], norms_sq
+        return fit.A, fit.F, W, b, norms_sq
 
     def _certified(self, theta, A, F, W, b, g, u) -> Iterate:
         pb = self.problem
@@ -209,11 +214,17 @@ class Workspace:
 
     def predictor(self, iterate: Iterate) -> Predictor:
         """Return the predictor of an iterate."""
-        combination = self.combination(iterate)
+        combination, c = self.combination(iterate), self.problem.n_outputs
         # A union has no features of its own to predict by, even where its bank does.
         if iterate.W is not None and can(self.family, HasFeatures):
-            return Primal(combination, iterate.W, iterate.intercept)
-        return Dual.from_training(combination, self.problem.X, iterate.A, iterate.intercept)
+            return Primal(combination, _of_all(iterate.W, c), iterate.intercept)
+        A = _of_all(self._pooled(iterate.A), c)
+        return Dual.from_training(combination, self.problem.X, A, iterate.intercept)
+
+
+def _of_all(values: np.ndarray, c: int) -> np.ndarray:
+    """Return coefficients of c outputs, which may share those of one."""
+    return values if values.shape[1] == c else np.repeat(values, c, axis=1)
 
 
 def check_size(*sums: float) -> None:

@@ -3,8 +3,10 @@
 ``fit`` takes a path, a pyarrow Dataset, a memory map or an iterable of batches in place of X, with a solver that
 streams; :func:`open_source` is for choosing columns. Predictions come batch by batch, or go straight to a file.
 
-``sources.py`` says what a source is and has those in memory, ``files.py`` and ``arrow.py`` those in files,
-``partitions.py`` those of dask collections, ``columns.py`` what columns may hold, ``views.py`` sources made of others,
+``sources.py`` says what a source is and has those in memory, ``files.py`` and ``arrow.py`` those in files (``text.py``
+looks at text before it is parsed, ``dialect.py`` tells how it is written, ``meaning.py`` what it means, ``formats.py``
+reads Excel, NumPy and svmlight), ``partitions.py`` those of dask collections, ``columns.py`` what columns may hold,
+``views.py`` sources made of others,
 ``opening.py`` finds the source for what a user passes. A fit looks at the targets first (``survey.py``: labels, means,
 a sample); ``stream.py`` makes of a source what a solver is given, rows held out and shuffled batches; ``cluster.py`` is
 rows in blocks, here or on a Dask cluster, for solvers that need sums over them alone; ``predictions.py`` predicts.
@@ -43,7 +45,7 @@ _ROOM = {
     "arrow": "TableWriter",
     "columns": "MissingColumn NewColumn NotNumbers predict_rows",
     "opening": "is_source open_source",
-    "predictions": "bind_for check_probabilities predict_batches predict_to prediction_columns refuse_input",
+    "predictions": "bind_for check_probabilities predict_batches predict_to prediction_columns refuse_input views_of",
     "sources": "CHUNK_ROWS Source",
     "stream": "Stream",
     "views": "Part Standardised",

@@ -149,6 +149,7 @@ class LeaveOneOut(TwoStageSolver):
     """
 
     calibrates = True
+    takes_joint = True
     chooses_C = learns_bandwidths = True
     rules: ClassVar[dict[str, Rule]] = {
         "steps": whole(1),
@@ -168,6 +169,11 @@ class LeaveOneOut(TwoStageSolver):
         """Refuse families that are neither bandwidths nor a short list."""
         unfit = self.not_taken(family)
         super().check_compatible(family, loss)
+        if not loss.has_targets:
+            raise ValueError(
+                f"LeaveOneOut learns kernels from targets, and the loss {loss.name!r} has none; pass Uniform, Single, "
+                "LpNorm, SimpleMKL or SILP."
+            )
         if unfit:
             raise ValueError(
                 f"LeaveOneOut needs bandwidths to learn, or a list of at most {MOST_LISTED} kernels on rows, and "
@@ -261,7 +267,7 @@ class Learning:
         self.used = np.flatnonzero(problem.sample_weight > 0)
         s = problem.sample_weight[self.used]
         # Neither the unit of the targets nor that of the weights says anything, and nor does rounding.
-        Y = problem.loss.residuals(problem.Y[self.used])
+        Y = problem.loss.residuals(problem.Y[self.used], s)
         self.target_unit = power_of_ten(np.abs(Y).max(initial=0.0))
         Y = np.round(Y / self.target_unit, DIGITS)
         subjects = None if problem.groups is None else problem.groups[self.used]

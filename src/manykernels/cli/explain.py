@@ -1,0 +1,137 @@
+"""The commands ``explain`` and ``report``: what a model file says about the rows of a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from ..findings import components, shapley, shares
+from ..persistence import load, read_metadata
+from ..report import write_report
+from ..streaming import Source, views_of
+from .beside import target_of, units_of
+from .models import check_model
+from .screens import count, file_size, note, noted, plain, plain_table, say, stdout
+from .tables import open_table_of, table_writer
+
+#: Components that are listed, unless told.
+TOP = 15
+#: What a row may be split by.
+PARTS = ("column", "kernel", "view")
+#: Rows that margins are taken over: shares and curves settle long before.
+MOST_ROWS = 2000
+
+
+def open_rows(model_path: Path, data: Path, dialect: dict[str, str], target: str | None = None):
+    """Return a model, and the rows of a table as it knows them, with the values of a column if one is named."""
+    fitted, metadata = load(model_path), read_metadata(model_path)
+    check_model(fitted, model_path, proba=False)
+    units = units_of(metadata, fitted.n_features_in_, model_path)
+    source: Source = open_table_of(fitted, units, data, dialect, target=target)
+    chunks = list(source.chunks())
+    if not chunks:
+        raise ValueError(f"{data} has no rows.")
+    (chunk,) = chunks if len(chunks) == 1 else (None,)
+    if chunk is None:
+        raise ValueError(f"{data} is too large to be explained as a whole; pass some of its rows.")
+    X = chunk.X
+    if hasattr(getattr(fitted, "columns_", None), "of_table"):
+        X = views_of(fitted, source, X)
+    return fitted, metadata, X, chunk.y
+
+
+def explain(
+    model_path: Path,
+    data: Path,
+    dialect: dict[str, str],
+    *,
+    by: str,
+    output: Path | None,
+    top: int | None,
+    as_json: bool,
+) -> None:
+    """Print the components of a model over the rows of a table, and write each row's parts to a file."""
+    if by not in PARTS:
+        raise ValueError(f"--by is {by}; use {', '.join(PARTS[:-1])} or {PARTS[-1]}.")
+    fitted, _, X, _ = open_rows(model_path, data, dialect)
+    some = _some(X)
+    with noted():
+        parts = components(fitted, some)
+        columns = shares(fitted, some)
+    if as_json:
+        record = {"components": parts.records()[:top], "columns": _records(columns.table())[:top]}
+        print(json.dumps(plain(record), indent=2, ensure_ascii=False))
+    else:
+        _print_components(parts.records(), TOP if top is None else top)
+    if output is not None:
+        with table_writer(output) as writer:
+            writer.write(_row_parts(fitted, X, some, by))
+        say(f"Wrote the parts of {count(len(X), 'prediction')} to {output}.")
+
+
+def report(model_path: Path, data: Path, dialect: dict[str, str], target: str | None, output: Path) -> None:
+    """Write a report on a model and the rows that it was fitted on."""
+    wanted = target or target_of(read_metadata(model_path))
+    if wanted is None:
+        raise ValueError(f"{model_path} does not say what its target is called; name it with --target.")
+    fitted, _, X, y = open_rows(model_path, data, dialect, wanted)
+    if hasattr(fitted, "classes_") and fitted.classes_.dtype != y.dtype and y.dtype.kind != "U":
+        y = y.astype(fitted.classes_.dtype)
+    with noted(), stdout().status("Writing the report ..."):
+        write_report(fitted, output, X, y, title=f"{wanted}, from {data.name}")
+    say(f"Wrote {output} ({file_size(output)}); open it in a browser.")
+
+
+def _records(table: Any) -> list[dict[str, Any]]:
+    """Return a table of findings as records, whether there is pandas or not."""
+    return table if isinstance(table, list) else table.to_dict("records")
+
+
+def _some(X: Any) -> Any:
+    """Return rows that margins are taken over."""
+    if len(X) <= MOST_ROWS:
+        return X
+    note(f"Shares are taken over {MOST_ROWS:,} of {len(X):,} rows.")
+    return X[np.linspace(0, len(X) - 1, MOST_ROWS).astype(int)]
+
+
+def _row_parts(model: Any, X: Any, background: Any, by: str) -> dict[str, np.ndarray]:
+    """Return what each row's prediction is made of: one column per column, kernel or view."""
+    if by == "column":
+        found = shapley(model, X, background)
+        values, names = found.values, found.names
+    else:
+        values = model.contributions(X, by=by)
+        family = model.combination_.family
+        names = model.views_ if by == "view" else [family.label(z) for z in model.combination_.members]
+    if values.ndim == 3:  # a column for each class or target
+        outputs = getattr(model, "classes_", np.arange(values.shape[2])).tolist()
+        split = {
+            f"{name} ({o})": values[:, j, k] for j, name in enumerate(names) for k, o in enumerate(outputs)
+        }
+    else:
+        split = {name: values[:, j] for j, name in enumerate(names)}
+    return {"prediction": np.asarray(model.predict(X))} | split
+
+
+def _print_components(records: list[dict[str, Any]], top: int) -> None:
+    """Print what the prediction is made of, largest share first."""
+    table: Table = plain_table()
+    table.add_column("Component", overflow="fold")
+    for name in ("Order", "Share", "±"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for r in records[:top]:
+        error = f"{100 * r['standard_error']:.1f}" + ("" if r["exact"] else " (estimate)")
+        table.add_row(Text(r["name"]), str(r["order"]), f"{100 * r['share']:.1f} %", error)
+    rest = records[top:]
+    if rest:
+        left = sum(r["share"] for r in rest)
+        table.add_row(Text(f"{len(rest):,} more", "dim"), "", Text(f"{100 * left:.1f} %", "dim"), "")
+    stdout().print()
+    stdout().print(table)
+    stdout().print()
