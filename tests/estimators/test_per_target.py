@@ -138,3 +138,12 @@ def test_a_constant_target_has_no_score_to_split(fitted):
     model, X, Y = fitted
     split = model.score_by_view(X, np.column_stack([np.full(len(Y), 2.0), Y[:, 1]]))
     assert np.isnan(split[0]).all() and np.isfinite(split[1]).all()
+
+
+@pytest.mark.parametrize("fields", [{}, {"C": 3.0}], ids=["C chosen", "C given"])
+def test_many_targets_take_ready_made_kernels(fields):
+    X, Y = bands(80, 40)
+    K = np.stack([V @ V.T for V in X.values()], axis=2)
+    model = MKLRegressor("precomputed", solver="leave_one_out", weights="per_target", **fields).fit(K, Y)
+    assert np.mean(np.argmax(model.combination_.shares(), axis=1) == np.arange(40) % 3) > 0.9
+    assert set(model.trace_.extra["C"]) == {3.0} if fields else len(set(model.trace_.extra["C"])) > 1

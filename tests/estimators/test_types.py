@@ -6,7 +6,7 @@ import re
 import pytest
 
 import manykernels
-from manykernels import AlignedKernel, MKLClassifier, MKLOutlier, MKLRegressor
+from manykernels import AlignedKernel, MKLClassifier, MKLOutlier, MKLRegressor, MKLSurvival
 
 GOOD = """
 import numpy as np
@@ -60,7 +60,7 @@ def described(thing):
     return {name: said for names, said in entries for name in names.split(", ")}
 
 
-@pytest.mark.parametrize("estimator", [MKLClassifier, MKLRegressor, MKLOutlier, AlignedKernel])
+@pytest.mark.parametrize("estimator", [MKLClassifier, MKLRegressor, MKLSurvival, MKLOutlier, AlignedKernel])
 def test_docstrings_name_the_parameters_there_are(estimator):
     assert set(described(estimator)) == set(inspect.signature(estimator).parameters)
     for name in ("fit", "partial_fit"):

@@ -21,6 +21,7 @@ from manykernels.families.products.monomials import (
     padded,
     power_name,
 )
+from manykernels.families.values import Values
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
@@ -287,3 +288,14 @@ def test_members_in_several_blocks_have_the_same_values():
     assert_allclose(family.diag(X, members, w), sum(diagonals), rtol=1e-11)
     means = [family.mean_diag(X, part, s) for part in parts]
     assert_allclose(family.mean_diag(X, members, s), np.concatenate(means), rtol=1e-11)
+
+
+def test_values_of_all_monomials_at_once_are_those_of_each():
+    X = np.random.default_rng(0).normal(size=(12, 5))
+    family = Products(degree=3).resolve(5)
+    at_once, each = family.values(X, family.members()), Values(family, X, family.members())
+    np.testing.assert_array_equal(at_once.diag(), each.diag())
+    rows = np.array([3, 1, 7])
+    for columns in (slice(None), np.array([0, 5])):
+        stacks = (values.stack(rows, columns, np.float64) for values in (at_once, each))
+        np.testing.assert_array_equal(*stacks)

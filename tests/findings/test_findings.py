@@ -3,13 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manykernels import MKLRegressor
 from manykernels.families import Products
 from manykernels.findings import components, shapley, shares
-from manykernels.kernels import RBF, Polynomial
+from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.solvers import Greedy, Uniform
 
 
@@ -113,6 +114,14 @@ def test_a_constant_predictor_has_no_components():
     found = components(model, X)
     assert found.components == [] and found.constant == pytest.approx(1)
     assert len(found.table()) == 0 and found.values.shape == (20, 0)
+
+
+def test_sparse_rows_are_taken():
+    X = np.random.default_rng(5).integers(0, 2, (30, 3)).astype(float)
+    model = MKLRegressor([Linear(), RBF(2.0)], C=1.0).fit(sp.csr_matrix(X), X[:, 0] * X[:, 1])
+    dense = MKLRegressor([Linear(), RBF(2.0)], C=1.0).fit(X, X[:, 0] * X[:, 1])
+    assert components(model, sp.csr_matrix(X)).values == pytest.approx(components(dense, X).values)
+    assert np.asarray(shapley(model, sp.csr_matrix(X[:2]), sp.csr_matrix(X))).shape == (2, 3)
 
 
 def test_a_block_has_no_axis():

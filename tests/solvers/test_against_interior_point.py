@@ -35,7 +35,8 @@ def check(solver, outputs, weights, C):
 
 
 def test_all_losses_are_covered():
-    assert {loss for loss, _ in OUTPUTS} == set(LOSSES)
+    # Outputs that share one score are held against it in tests/machines, and by their gap.
+    assert {loss for loss, _ in OUTPUTS} == {name for name, loss in LOSSES.items() if not loss.shared}
 
 
 @pytest.mark.parametrize("solver, outputs, weights, C", QUICK)

@@ -69,8 +69,8 @@ class MKLClassifier(ClassifierMixin, MKL):
         be listed, and Blockwise on the same kernels for more rows than `memory` is for.
     loss : str or Loss
         ``"auto"``, a name of :mod:`manykernels.losses`, or one of these with parameters, such as
-        :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`. ``"ordinal"`` takes the classes, which are then
-        numbers, as ordered: there is one score, and a threshold between each class and the next.
+        :class:`losses.Quantile(0.9) <manykernels.losses.Quantile>`. Of ordered classes, which are numbers then,
+        ``"ordinal"`` has one score, and a threshold between each class and the next.
     C : float or "auto"
         Weight of the losses against the norm, as in :class:`~sklearn.svm.SVC`. ``"auto"``: the solver's own choice
         (LeaveOneOut, Blockwise), or the one with the least error of rows left out, in closed form where the machine

@@ -70,6 +70,22 @@ class Values:
         return out
 
 
+class RankOneValues(Values):
+    """Members with one feature each, all of them at once: they may be hundreds of thousands, and rows few."""
+
+    def diag(self) -> np.ndarray:
+        """Return the squares of the features, which are products of columns, as products of squares."""
+        return self.family.features(np.square(self.X), self.members)
+
+    def stack(self, rows: np.ndarray, columns: np.ndarray | slice, dtype: npt.DTypeLike) -> np.ndarray:
+        """Return the products of the features of some rows and columns."""
+        phi, psi = (self.family.features(self.X[part], self.members) for part in (rows, columns))
+        out = np.empty((len(phi), len(psi), self.n_members), dtype)
+        for t, row in enumerate(phi):
+            out[t] = row * psi
+        return out
+
+
 class StackValues(Values):
     """A ready-made stack; a copy only where it is not contiguous or only some kernels are wanted."""
 

@@ -176,8 +176,9 @@ class Expansion:
         """Return ψ_g for values of a variable, (count, n, N)."""
         return self.variables[g].functions(values) - self.means[g][:, None]
 
-    def _row_parts(self, n: int, used: Sequence[int]) -> list[slice]:
-        width = self._width * sum(self.variables[g].functions.count for g in used)
+    def _row_parts(self, n: int, used: Sequence[int], copies: int = 1) -> list[slice]:
+        """Cut rows into parts for which so many copies of all functions can be held."""
+        width = copies * self._width * sum(self.variables[g].functions.count for g in used)
         return row_blocks(n, width, HELD)
 
     # -- components ------------------------------------------------------------------------------------
@@ -402,7 +403,7 @@ class Listed(Expansion):
         """
         out = np.zeros((len(rows), len(self.variables), self.n_outputs))
         used = [g for g in range(len(self.variables)) if self._by_variable[g]]
-        for part in self._row_parts(len(rows), used):
+        for part in self._row_parts(len(rows), used, copies=4):
             psi = {g: self.centred(g, rows[part][:, self.variables[g].outside]) for g in used}
             for term in self.terms:
                 self._share_out(term, psi, out[part])
@@ -503,7 +504,7 @@ class PowerSum(Expansion):
         """Return the Shapley values of all variables, (n, variables, c); see :meth:`Listed.shapley`."""
         out = np.zeros((len(rows), len(self.variables), self.n_outputs))
         used = range(len(self.variables))
-        for part in row_blocks(len(rows), 4 * (self.degree + 1) * self._width * len(used), HELD):
+        for part in self._row_parts(len(rows), used, copies=4):
             psi = [self.centred(g, rows[part][:, self.variables[g].outside]) for g in used]
             for u, weight in zip(*_nodes(self.degree - 1), strict=True):
                 series = [self._mixed(m, p, u) for m, p in zip(self.means, psi, strict=True)]

@@ -42,7 +42,8 @@ def predictor_of(model: Any) -> Predictor:
 
 def rows_of(model: Any, X: Any, name: str) -> np.ndarray:
     """Return rows as the matrix of numbers that the predictor sees."""
-    if X is None or not hasattr(X, "__len__") or not len(X):
+    size = X.shape[0] if hasattr(X, "shape") else len(X) if hasattr(X, "__len__") else 0
+    if not size:  # a dict of views has as many as it has views
         raise ValueError(f"{name} has no rows; pass some, such as the training rows.")
     return dense(model._rows(X)).astype(float, copy=False)
 

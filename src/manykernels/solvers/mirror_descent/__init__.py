@@ -16,6 +16,8 @@ import time
 from contextlib import nullcontext
 from typing import ClassVar
 
+from sklearn.base import clone
+
 from ..._util.checks import FLAG, choice, number, whole
 from ..._util.interrupts import Interruptible
 from ..._util.text import brief
@@ -29,6 +31,9 @@ from ..loop import relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .potentials import NEAR
 from .walk import Walk, gradient_bound
+
+#: Steps of runs that are only compared with each other.
+ROUGH_STEPS = 30
 
 
 class MirrorDescent(Solver):
@@ -163,6 +168,10 @@ class MirrorDescent(Solver):
                 f"rows of MirrorDescent is {self.rows!r}, which needs products of columns, and kernels is "
                 f"{brief(family)}; pass Products(degree=...) without base, or rows=None."
             )
+
+    def rough(self):
+        """Return a copy that takes a few steps: the C that is best for these weights is nearly that of later ones."""
+        return clone(self).set_params(max_iter=min(self.max_iter, ROUGH_STEPS))
 
     def sampled_rows(self, n_rows: int) -> int | None:
         """Return how many of the rows to draw kernels from; None for all of them."""
