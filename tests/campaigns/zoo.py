@@ -122,7 +122,9 @@ MODELS = {
     "products": regress(Products(degree=2), Greedy(max_kernels=3)),
     "products of kernels": regress(Products(2, TWO), Greedy(max_kernels=3)),
     "products of a table": regress(Products(2), GREEDY, TABLE[:80], y[:80]),
-    "products with heredity": classify(Products(3, heredity="strong"), GREEDY, TABLE[:80], TABLE[:80, 1] == "up"),
+    "products with heredity": classify(
+        Products(3, heredity="strong"), GREEDY, TABLE[:80], TABLE[:80, 1] == "up"
+    ),
     "products as they are": regress(Products(2, standardize=False, heredity="weak"), Greedy(max_kernels=3)),
     "products in order": regress(Products(2, count="ordered", degree_prior=[1.0, 0.5]), GREEDY),
     "survival of products": survive(Products(2), LpNorm(), TABLE[:80]),

@@ -25,7 +25,9 @@ def is_lazy(value: Any) -> bool:
     if isinstance(value, Mapping):
         return bool(value) and all(map(is_lazy, value.values()))
     package = type(value).__module__.partition(".")[0]
-    return package in ("dask", "dask_expr") and hasattr(value, "__dask_graph__")  # DataFrames of 2024 are the latter's
+    return package in ("dask", "dask_expr") and hasattr(
+        value, "__dask_graph__"
+    )  # DataFrames of 2024 are the latter's
 
 
 class Partition(Batches):

@@ -724,3 +724,13 @@ def test_no_warning_from_arithmetic():
         warnings.simplefilter("error", RuntimeWarning)
         for p in (1.0001, 2.0):
             Obscure(p, epochs=3, random_state=0).solve(stacked("max_hinge", 3))
+
+
+@pytest.mark.parametrize(("p", "most"), [(2.0, 60), (1.5, 90)])
+def test_an_online_stage_before_another_is_bounded_in_proportion_to_q(p, most):
+    pb = contradicting("hinge", 1)
+    r = Obscure(p, epochs=1, tol=0.0, eta=1e-9, random_state=0).solve(
+        pb
+    )  # steps that get nowhere, and R falls on
+    stages = r.trace.extra["stage"]
+    assert stages.count("online") == most and stages.count("batch") == 1

@@ -38,9 +38,9 @@ from .sequential import Passes, StepRule
 WINDOW = 10
 #: Most epochs of an online stage that runs to its end: none of our data sets needed more than 3,000 (q = 10,001).
 MOST_ONLINE = 10_000
-#: Relative decrease per epoch at which an online stage ends that another follows, however small `tol` is: it finds a
-#: region, whose radius need not be known to more digits.
-ONLINE_TOL = 1e-4
+#: Of one that another stage follows, the most in units of q = p/(p - 1), which Theorem 4's number grows with: pendigits
+#: took 7 at q = 101 and 16 at q = 2. What is left to find is then left to the second stage.
+MOST_ONLINE_PER_Q = 30
 #: What to say of an end at a gap that was not asked for. The end of an online stage alone is no such end.
 ADVICE = {
     "settled": "the objective hardly falls any more: raise tol, or use LpNorm, which closes the gap",
@@ -58,7 +58,6 @@ class _Stochastic(Solver):
     losses = ("max_hinge", "hinge", "logistic", "squared", "squared_hinge", "softmax")
     rules: ClassVar[Mapping[str, Rule]] = {"epochs": whole(1), "tol": number(), "average": FLAG}
     epochs: int
-    stage: str = "batch"
     tol: float
     average: bool
     memory: Any
@@ -124,8 +123,6 @@ class _Epochs:
         The number of updates in every epoch, and the name of its stage.
     settled : bool
         Whether the objective of the last stage has settled.
-    online_tol : float
-        The decrease of the objective at which an online stage ends.
 
     An online stage ends when an epoch has nothing left to correct (Theorem 4: where the rows can be separated, after a
     finite number of updates), or when the least R so far, R² = 2P/λ (Alg. 1, line 10), is what it was ten epochs ago.
@@ -133,7 +130,6 @@ class _Epochs:
 
     def __init__(self, solver: _Stochastic, passes: Passes, log: Log):
         self.tol, self.passes = solver.tol, passes
-        self.online_tol = max(solver.tol, ONLINE_TOL) if solver.stage == "both" else solver.tol
         self.rng = generator(solver.random_state)
         self.start = passes.start_value()
         floor = ROUNDING * self.start
@@ -176,13 +172,13 @@ class _Epochs:
     def _is_through(self, updates: int, values: list[float]) -> bool:
         """Whether an online stage is at its end: no updates, or ten epochs that did not lower the least objective.
 
-        By more than `online_tol` each, that is. One such epoch would do but for chance: it ends with up to four times the
+        By more than `tol` each, that is. One such epoch would do but for chance: it ends with up to four times the
         objective that is possible.
         """
         if not updates or len(values) <= WINDOW:
             return not updates
         before = min(values[:-WINDOW])
-        return before - min(values[-WINDOW:]) <= WINDOW * self.online_tol * abs(before)
+        return before - min(values[-WINDOW:]) <= WINDOW * self.tol * abs(before)
 
     def _has_settled(self, values: list[float]) -> bool:
         """Whether the mean objective of a window is hardly below that of the window before.
@@ -215,13 +211,14 @@ class Obscure(_Stochastic):
         Step of the online stage. Larger steps need fewer updates and give a worse bound R.
     online_epochs : "auto" or int
         Most passes of the online stage. ``"auto"`` lets it run to its end: a pass that has nothing to correct, or ten
-        that do not lower R; 10,000 at most. Theorem 4 allows for passes in proportion to p/(p-1).
+        that do not lower R; 10,000 at most, and 30 p/(p-1) where a second stage follows. Theorem 4 allows for passes in
+        proportion to p/(p-1).
     epochs : int
         Most passes of the second stage.
     tol : float
         Relative duality gap at which to stop, and relative decrease of the objective per epoch at which a stage has
-        settled. Online the least so far is compared with that of ten epochs before, and 1e-4 an epoch is small
-        enough where the second stage follows; in that, which is noisier, the mean over the last quarter of the epochs with that of the quarter before.
+        settled. Online the least so far is compared with that of ten epochs before; in the second stage, which is
+        noisier, the mean over the last quarter of the epochs with that of the quarter before.
     radius : "auto" or float
         R, a bound on the norm of the optimal predictor. ``"auto"``: from the online stage (Alg. 1, line 10), or from
         f = 0 without one.
@@ -302,8 +299,7 @@ class Obscure(_Stochastic):
         longest = longest_step(passes)
         if self.stage != "batch":
             eta = min(online_step(passes) if self.eta == "auto" else float(self.eta), longest)
-            most = MOST_ONLINE if self.online_epochs == "auto" else self.online_epochs
-            yield from run("online", StepRule(batch=False, eta=eta), most)
+            yield from run("online", StepRule(batch=False, eta=eta), self._most_online())
         if self.stage == "online":
             return
         radius, best = self._radius(run), run.descent.best
@@ -311,6 +307,13 @@ class Obscure(_Stochastic):
             passes.restart()
         passes.project(radius)
         yield from run("batch", StepRule(batch=True, eta=longest, radius=radius), self.epochs)
+
+    def _most_online(self) -> int:
+        """Return the most passes of the online stage."""
+        if self.online_epochs != "auto":
+            return self.online_epochs
+        own = MOST_ONLINE_PER_Q * conjugate_exponent(self.p)
+        return MOST_ONLINE if self.stage == "online" else int(min(MOST_ONLINE, own))
 
     def _radius(self, run) -> float:
         """Return R (Alg. 1, line 10): no better predictor can have a larger norm."""
