@@ -55,6 +55,28 @@ def mutate(data: bytes, rng: np.random.Generator, parts: tuple[str, ...] = PARTS
     return signed(manifest, arrays)
 
 
+def exchange(data: bytes, rng: np.random.Generator) -> bytes:
+    """Return the bytes of an archive in which one array is another one, of the same file, or lacks rows or columns.
+
+    Arrays of whole numbers, which are places and sizes, are moved as well.
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(entries.pop("manifest.json"))
+    arrays = {name: np.load(io.BytesIO(value), allow_pickle=False) for name, value in entries.items()}
+    name, other = (str(v) for v in rng.choice(sorted(arrays), size=2))
+    array = arrays[name]
+    ways = [lambda a: arrays[other]]
+    if array.ndim:
+        ways += [lambda a: a[:1], lambda a: a[:0], lambda a: a[:-1], lambda a: a[::-1], lambda a: a.T]
+    if array.ndim > 1:
+        ways += [lambda a: a[:, :1], lambda a: a[:, :0], lambda a: a[:, :-1]]
+    if array.dtype.kind in "iu":
+        ways += [lambda a, by=by: (a.astype(np.int64) + by).astype(a.dtype) for by in (1, -1, 1000, 2**20)]
+    arrays[name] = np.ascontiguousarray(ways[int(rng.integers(len(ways)))](array))
+    return signed(manifest, arrays)
+
+
 def _broken(data: bytearray, rng) -> bytes:
     """Return bytes that were lost, flipped or exchanged on the way."""
     kind, n = rng.integers(4), len(data)

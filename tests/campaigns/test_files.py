@@ -16,7 +16,7 @@ from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.persistence import read_metadata
 from manykernels.persistence.checkpoint import Checkpoint
 
-from .mutations import mutate
+from .mutations import exchange, mutate
 from .structures import restructure
 from .zoo import LABELS, MODELS, TABLE, X, blockwise, mixed, rows_of, saved, stochastic, y
 
@@ -88,6 +88,18 @@ def test_mutated_models(campaign, folder):
     def attempt(rng):
         name = str(rng.choice(sorted(MODELS)))
         path.write_bytes(mutate(saved(name, folder), rng))
+        open_and_use(path, rows_of(name))
+
+    campaign.run(2000, attempt)
+
+
+def test_exchanged_arrays(campaign, folder):
+    """Arrays of the right kind in the wrong place, or too short."""
+    path, names = folder / "exchanged.mk", sorted(MODELS)
+
+    def attempt(rng):
+        name = names[int(rng.integers(len(names)))]
+        path.write_bytes(exchange(saved(name, folder), rng))
         open_and_use(path, rows_of(name))
 
     campaign.run(2000, attempt)
