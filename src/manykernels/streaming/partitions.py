@@ -22,8 +22,8 @@ from .survey import Sample, Survey, Tally
 
 def is_lazy(value: Any) -> bool:
     """Whether a value is a dask collection, or a dict of these; dask is not imported for that."""
-    if isinstance(value, Mapping):
-        return bool(value) and all(map(is_lazy, value.values()))
+    if isinstance(value, Mapping) and not hasattr(value, "shape"):  # some sparse matrices are mappings
+        return len(value) > 0 and all(map(is_lazy, value.values()))
     return type(value).__module__.partition(".")[0] == "dask" and hasattr(value, "__dask_graph__")
 
 
