@@ -49,7 +49,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 #: Options that do not change what is measured, with the number of words each takes beside its own.
-_UNSAID = {"--out": 1, "--jobs": 1, "--fresh": 0}
+_UNSAID = {"--out": 1, "--jobs": 1, "--minutes": 1, "--fresh": 0}
 
 
 def command(argv=None) -> str:

@@ -64,7 +64,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     X, Y = table(2 * n, targets, rng)
     train, test = slice(0, n), slice(n, 2 * n)
-    record = {"rows": n, "bands": BANDS, "width": WIDTH, "targets": targets}
+    record = {"n_rows": n, "bands": BANDS, "width": WIDTH, "targets": targets}
     known = {k: v[train] for k, v in X.items()}
     new = {k: v[test] for k, v in X.items()}
     runs = {"manykernels": ours(known, Y[train], new)}

@@ -53,7 +53,9 @@ def rates(found: set, true: set) -> dict:
 def measure(rho, uniform, construction, kernels, seed) -> dict:
     """Select columns and products of one table."""
     X, y = table(rho, uniform, seed)
-    model = MKLRegressor(Products(2), solver=Greedy(max_kernels=kernels, random_state=0), C=10.0)
+    model = MKLRegressor(
+        Products(2, standardize=False), solver=Greedy(max_kernels=kernels, random_state=0), C=10.0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = knockoffs(model, X, y, FDR, construction=construction, random_state=seed)

@@ -61,7 +61,7 @@ def run(X, y, true, degree, steps, seed, draws=DRAWS, **options):
     """Return what a fit took and reached."""
     solver = MirrorDescent(steps, draws=draws, tol=0, gap_draws=50, random_state=seed, **options)
     with Clock() as clock:
-        model = MKLRegressor(Products(degree=degree), solver=solver, C=C).fit(X, y)
+        model = MKLRegressor(Products(degree=degree, standardize=False), solver=solver, C=C).fit(X, y)
     found = dict(zip(model.combination_.members, model.weights_, strict=True))
     return {
         "steps": steps,

@@ -44,7 +44,7 @@ def problem(n, r, seed):
 def warm_up() -> None:
     """Compile what a fit needs."""
     X, y, _, _ = problem(200, 20, 0)
-    MKLRegressor(Products(DEGREE), solver=Greedy(3), C=1e8).fit(X, y)
+    MKLRegressor(Products(DEGREE, standardize=False), solver=Greedy(3), C=1e8).fit(X, y)
 
 
 def recover(n, r, seed) -> dict:
@@ -53,7 +53,7 @@ def recover(n, r, seed) -> dict:
     X, y, Xt, yt = problem(n, r, seed)
     forget_peak()
     before = memory("VmRSS")
-    model = MKLRegressor(Products(DEGREE), solver=Greedy(max_kernels=60), C=1e8)
+    model = MKLRegressor(Products(DEGREE, standardize=False), solver=Greedy(max_kernels=60), C=1e8)
     with Clock() as clock:
         model.fit(X, y)
     return {
@@ -103,7 +103,7 @@ def many_rows(n, r=30) -> dict:
         y += rng.choice([-1, 1]) * rng.uniform(1, 2) * np.prod(X[:, list(z)], axis=1)
     y += 0.1 * y.std() * rng.standard_normal(n)
     forget_peak()
-    model = MKLRegressor(Products(DEGREE), solver=Greedy(), C=1.0)
+    model = MKLRegressor(Products(DEGREE, standardize=False), solver=Greedy(), C=1.0)
     with Clock() as clock:
         model.fit(X, y)
     found = set(map(tuple, model.combination_.members))

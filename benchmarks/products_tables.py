@@ -53,16 +53,19 @@ def methods(steps) -> dict:
     def sampled():
         return MirrorDescent(steps, draws=DRAWS, tol=0, random_state=0)
 
+    def products(D, **options):
+        return Products(D, standardize=False, **options)
+
     def power(D):
         """Return the products whose plain sum is (1 + Σκ_j)^D."""
-        return Products(D, count="ordered", degree_prior=[math.comb(D, d) ** -0.5 for d in range(1, D + 1)])
+        return products(D, count="ordered", degree_prior=[math.comb(D, d) ** -0.5 for d in range(1, D + 1)])
 
-    found = {f"SGD-1s ({D})": (Products(D), sampled(), GRID) for D in (2, 3)}
-    found["SGD-1s (3, prior)"] = (Products(3, degree_prior=PRIOR), sampled(), GRID)
-    found |= {f"HMKL ({D})": (Products(D), Hierarchical(), LOW) for D in (2, 3)}
-    found |= {f"NLMKL ({D})": (Products(D), PolynomialMKL(random_state=0), WIDE) for D in (2, 3)}
-    found["LPMKL (p = 1)"] = (Products(1), SimpleMKL(), GRID)
-    found["LPMKL (p = 2)"] = (Products(1), LpNorm(p=4 / 3), GRID)
+    found = {f"SGD-1s ({D})": (products(D), sampled(), GRID) for D in (2, 3)}
+    found["SGD-1s (3, prior)"] = (products(3, degree_prior=PRIOR), sampled(), GRID)
+    found |= {f"HMKL ({D})": (products(D), Hierarchical(), LOW) for D in (2, 3)}
+    found |= {f"NLMKL ({D})": (products(D), PolynomialMKL(random_state=0), WIDE) for D in (2, 3)}
+    found["LPMKL (p = 1)"] = (products(1), SimpleMKL(), GRID)
+    found["LPMKL (p = 2)"] = (products(1), LpNorm(p=4 / 3), GRID)
     return found | {f"UNIFORM ({D})": (power(D), Uniform(), WIDE) for D in (1, 2, 3)}
 
 

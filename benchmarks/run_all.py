@@ -71,6 +71,7 @@ PARTS = (
     Part("many_finite_kernels", papers=False),
     Part("mirror_descent_rows", papers=False),
     Part("products_recovery", papers=False),
+    Part("products_growth", papers=False),
     Part("interaction_discovery", papers=False),
     Part("knockoff_columns", papers=False),
     Part("stability_selection", papers=False),

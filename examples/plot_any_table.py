@@ -7,7 +7,6 @@ weights and C from it; nothing has to be encoded, filled in, scaled or tuned fir
 """
 
 import numpy as np
-import pandas as pd
 from sklearn.datasets import load_diabetes
 
 from manykernels import MKLRegressor

@@ -145,6 +145,11 @@ def view_family(kernels: Any, X, sample_weight, solver: Any, columns: Any) -> Un
         else:
             rows = np.flatnonzero(X[:, presence] * sample_weight)
             own = kernels[name] if isinstance(kernels, Mapping) else kernels
+            if getattr(own, "heredity", "none") != "none":
+                raise ValueError(
+                    f"kernels asks for {own.heredity} heredity on the view {name!r}, which needs Products alone; pass "
+                    "heredity='none'."
+                )
             names = columns.names_out[first:last]
             family = make_family(own, X[rows, first:last], sample_weight[rows], solver).resolve(
                 last - first, names

@@ -40,6 +40,7 @@ def test_the_end_by_number_and_by_the_gap():
     assert closed.result_.ended().startswith("converged, with a gap of")
 
 
+@pytest.mark.filterwarnings("ignore:MirrorDescent stopped")
 @pytest.mark.parametrize(
     "solver", [Uniform(), LpNorm(), SimpleMKL(), MirrorDescent(max_iter=5, random_state=0)]
 )

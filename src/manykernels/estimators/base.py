@@ -509,12 +509,19 @@ class MKL(KernelEstimator):
             raise ValueError(f"C is {brief(self.C)}; it must be {POSITIVE.words}, or 'auto'.")
         if y is not None and not _is_complete(y):
             refuse_missing(y)
-        memory, automatic = self._memory, self._reads_tables
+        memory, automatic = self._memory, self._automatic
         views = None if _is_plain(X) else self._views(X)
         if views is not None:
             X = self._view_numbers(views, sample_weight)
         elif automatic:
             X = self._numbers(X, sample_weight)
+        elif (
+            known is NOTHING_KNOWN
+            and self._multiplies
+            and not sp.issparse(X)
+            and not _near_unit(X, sample_weight)
+        ):
+            X = self._numbers(X, sample_weight, products=True)
         X, y = self._training_rows(X, y, y_numeric=self._regresses)
         if known.names is not None:
             self.feature_names_in_ = np.array(known.names, dtype=object)
@@ -566,16 +573,36 @@ class MKL(KernelEstimator):
     @property
     def _reads_tables(self) -> bool:
         """Whether columns may be what people have: text, dates, gaps, numbers in any unit."""
+        return self._automatic or self._multiplies
+
+    @property
+    def _automatic(self) -> bool:
         return isinstance(self.kernels, str) and self.kernels == "auto"
 
-    def _numbers(self, X, sample_weight) -> np.ndarray:
-        """Learn what a table's columns are, and return them as numbers."""
+    @property
+    def _multiplies(self) -> bool:
+        """Whether kernels are products of columns that may be centred and scaled first."""
+        if isinstance(self.kernels, str):
+            return self.kernels == "products"
+        asked = getattr(self.kernels, "standardize", False)
+        return isinstance(asked, str) and asked == "auto" and getattr(self.kernels, "base", 0) is None
+
+    def _numbers(self, X, sample_weight, products: bool = False) -> np.ndarray:
+        """Learn what a table's columns are, and return them as numbers: such as kernels take, or as `products` do."""
         from ..tables import Columns, open_table
 
         table = X if sp.issparse(X) else open_table(X)
-        self.columns_ = columns = Columns.fit(table, sample_weight)
+        learn = Columns.for_products if products else Columns.fit
+        self.columns_ = columns = learn(table, sample_weight)
         for note in columns.notes:
             self._say(note)
+        if products and columns.moved:
+            names, few = columns.moved, 8
+            more = f" and {len(names) - few:,} more" if len(names) > few else ""
+            self._say(
+                f"centred and scaled before they are multiplied: {', '.join(names[:few])}{more} "
+                "(standardize=False takes columns as they are)"
+            )
         return columns.transform(table)
 
     def _views(self, X):
@@ -610,7 +637,10 @@ class MKL(KernelEstimator):
         if hasattr(self.columns_, "learned"):
             return view_family(self.kernels, X, sample_weight, solver, self.columns_)
         names, blocks = self.columns_.names_out, self.columns_.blocks
-        return bound_family(self.kernels, X, sample_weight, solver, names, blocks)
+        family = bound_family(self.kernels, X, sample_weight, solver, names, blocks)
+        if self.columns_.indicators:
+            family.set_params(indicators=self.columns_.indicator_blocks or None)
+        return family
 
     @property
     def stop_reason_(self) -> StopReason:
@@ -948,6 +978,21 @@ def why_not_left_out(model: MKL) -> str | None:
 def _is_complete(y) -> bool:
     """Whether targets are numbers without gaps: what most are, at a glance."""
     return isinstance(y, np.ndarray) and y.dtype.kind in "iubf" and bool(np.isfinite(y).all())
+
+
+def _near_unit(X, sample_weight) -> bool:
+    """Whether X is an array of numbers that products take as they are; see ``Columns.for_products``."""
+    if not (_is_plain(X) and X.ndim == 2 and X.dtype.kind in "fiu" and X.shape[0]):
+        return False
+    s = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight)
+    if s.shape != X.shape[:1] or s.dtype.kind not in "biuf" or not s.any():
+        return True  # which is refused elsewhere
+    with np.errstate(all="ignore"):  # sums alone, without a squared copy of X: rows may be millions
+        mean = s @ X / s.sum()
+        spread = np.sqrt(np.einsum("t,tj,tj->j", s, X, X, optimize=False) / s.sum() - mean**2)
+        near = (np.abs(mean) <= spread / 4) & (spread >= 1 / 4) & (spread <= 4)
+    constant = (X[0] == X).all(axis=0) if not near.all() else near
+    return bool((near | constant).all())
 
 
 def _is_plain(X) -> bool:

@@ -103,7 +103,7 @@ def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
                 "Greedy or Blockwise, or pass rows in memory or the path of a folder."
             )
         source = open_source(X)
-        any_kind = model._reads_tables or source.views is not None
+        any_kind = model._automatic or source.views is not None
         return source.bind(y, sample_weight, any_kind=any_kind)
     mapped = isinstance(X, np.memmap) and X.ndim == 2 and streams(model.solver)
     if checkpoint is None and not (mapped and not model._pairwise):

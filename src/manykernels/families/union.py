@@ -124,6 +124,11 @@ class Union(Searchable):
                 raise ValueError(
                     f"parts of Union holds {brief(part)}; it takes families and kernels on rows, and no other unions."
                 )
+            if getattr(part, "heredity", "none") != "none":
+                raise ValueError(
+                    f"parts of Union holds {brief(part)}, and heredity can be respected by Products alone; pass "
+                    "heredity='none'."
+                )
         return self._with([part.resolve(n_features, names) for part in parts])
 
     def adapt(self, X: Rows, sample_weight: np.ndarray) -> Union:

@@ -189,13 +189,13 @@ class Halves:
 
 
 def fitted(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: list[int]) -> Any:
-    """Return a fit; a seed that was left open is drawn from `seed`."""
+    """Return a fit; seeds that were left open, in the steps of a pipeline too, are drawn from `seed`."""
     model = clone(estimator)
-    if (
-        "random_state" in model.get_params(deep=False)
-        and model.get_params(deep=False)["random_state"] is None
-    ):
-        model.set_params(random_state=int(np.random.default_rng(seed).integers(2**31)))
+    rng = np.random.default_rng(seed)
+    for name, value in sorted(model.get_params(deep=True).items()):
+        # A solver without a seed takes its estimator's.
+        if name.split("__")[-1] == "random_state" and "solver" not in name.split("__") and value is None:
+            model.set_params(**{name: int(rng.integers(2**31))})
     return model.fit(X, y) if sample_weight is None else model.fit(X, y, sample_weight=sample_weight)
 
 

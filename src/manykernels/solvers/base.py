@@ -64,6 +64,8 @@ class Solver(BaseEstimator):
         Whether ``normalize="auto"`` means ``"base"`` on families that factorise.
     needs_grams : bool
         Whether it needs matrices of all pairs of rows even where kernels have explicit features.
+    heredities : tuple of str
+        Kinds of heredity of products that it respects.
     sums_rows : bool
         Whether it can do with sums over the rows, which may then lie in files or on a cluster: ``solve_rows``.
     rules : dict of str to Rule
@@ -78,6 +80,7 @@ class Solver(BaseEstimator):
     learns_bandwidths: ClassVar[bool] = False
     chooses_C: ClassVar[bool] = False
     needs_grams: ClassVar[bool] = False
+    heredities: ClassVar[tuple[str, ...]] = ()
     sums_rows: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
@@ -124,6 +127,12 @@ class Solver(BaseEstimator):
                     f"{name} needs a family {CAPABILITIES[need]}, and {family.shortfall(need)}; "
                     "pass another solver or other kernels."
                 )
+        asked = getattr(family, "heredity", "none")
+        if asked != "none" and asked not in self.heredities:
+            raise ValueError(
+                f"kernels asks for {asked} heredity of products, which {name} cannot respect; use Greedy (or "
+                "Hierarchical, which keeps all parts, for 'strong'), or heredity='none'."
+            )
         if (loss.joint or loss.shared) and not self.takes_joint:
             kind = "is that of all rows together" if loss.joint else "has one score for all outputs"
             taught = (

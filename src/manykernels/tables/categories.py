@@ -70,16 +70,16 @@ def codes_of(values: np.ndarray, levels: Sequence[str], rare: Sequence[str] = ()
     return np.fromiter((table.get(v, -1) for v in values.tolist()), dtype=np.int64, count=len(values))
 
 
-def encode(values: np.ndarray, category: Category) -> np.ndarray:
+def encode(values: np.ndarray, category: Category, *, plain: bool = False) -> np.ndarray:
     """Return the block of a column, (n, width).
 
     Columns are centred and have one unit, so that their variances sum to 1. A level never seen is the mean of all: a
-    row of zeros.
+    row of zeros. With `plain` they are 1 for the level and 0 elsewhere, and a level never seen is none of them.
     """
     levels, rare, shares = category
     width = len(levels) + bool(rare)
     missing = width if len(shares) > width else -1
     unit = np.sqrt((shares * (1 - shares)).sum())
     rows = np.zeros((len(shares) + 1, len(shares)))  # the last one, that of the code -1, stays zero
-    rows[:-1] = (np.eye(len(shares)) - shares) / unit
+    rows[:-1] = np.eye(len(shares)) if plain else (np.eye(len(shares)) - shares) / unit
     return rows[codes_of(values, levels, rare, missing)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -31,6 +31,8 @@ NO_VALUE = "all of its values are missing"
 BLOCK = 2**16
 #: Sparse rows are made dense up to this many bytes.
 DENSE_BYTES = 2**31
+#: Products take a column as it is where its mean is within this many spreads of zero, and its spread within these.
+OFF_CENTRE, SPREADS = 0.25, (0.25, 4.0)
 
 
 class Origin(NamedTuple):
@@ -84,6 +86,8 @@ class Columns:
         Of categories, else empty; see :class:`~manykernels.tables.categories.Category`.
     shares : tuple of arrays, one per column of the table
         Of categories, else None.
+    indicators : bool
+        Whether levels are the numbers 1 and 0, for products; see :meth:`for_products`.
 
     Examples
     --------
@@ -110,6 +114,36 @@ class Columns:
     levels: tuple[tuple[str, ...], ...]
     rare: tuple[tuple[str, ...], ...]
     shares: tuple[np.ndarray | None, ...]
+    indicators: bool = False
+
+    @classmethod
+    def for_products(cls, X: Any, sample_weight: Any = None) -> Columns:
+        """Learn from the training rows what products of columns are made of.
+
+        A product of columns far from zero is hardly more than their sum, and of no use beside them. So numbers whose
+        mean is more than a quarter of their spread from zero, or whose spread is below 1/4 or above 4, are centred and
+        divided by their spread; all others enter as they are. None is bounded: a product means what it says. Flags,
+        levels and gaps are indicators, 1 or 0, so that ``colour=red·age`` is age where the colour is red.
+        Parameters and errors are those of :meth:`fit`.
+        """
+        known = cls.fit(X, sample_weight)
+        number = known.spread > 0
+        flag = np.array([kind == "flag" for kind in known.kinds])
+        size = known.spread / known.unit
+        near = (np.abs(known.mean) <= OFF_CENTRE * known.spread) & (size >= SPREADS[0]) & (size <= SPREADS[1])
+        as_is, far = number & (near | flag), np.finfo(float).max
+        return replace(
+            known,
+            unit=np.where(as_is, 1.0, known.unit),
+            low=np.where(number, -far, known.low),
+            high=np.where(number, far, known.high),
+            median=np.where(as_is, known.median / known.unit, known.median),
+            mean=np.where(as_is, 0.0, known.mean),
+            spread=np.where(as_is, 1.0, known.spread),
+            gap_share=np.where(known.gap_spread > 0, 0.0, known.gap_share),
+            gap_spread=np.where(known.gap_spread > 0, 1.0, known.gap_spread),
+            indicators=True,
+        )
 
     @classmethod
     def fit(cls, X: Any, sample_weight: Any = None) -> Columns:
@@ -197,7 +231,9 @@ class Columns:
         out: np.ndarray = np.empty((table.n_rows, self.width))
         for j in self._categories:
             texts = columns.pop(j).levels()
-            out[:, self._starts[j] : self._starts[j + 1]] = encode(texts, self._category(j))
+            out[:, self._starts[j] : self._starts[j + 1]] = encode(
+                texts, self._category(j), plain=self.indicators
+            )
         return self._scaled(list(columns), [column.values for column in columns.values()], out)
 
     def read(self, X: Any, j: int) -> Column:
@@ -283,6 +319,22 @@ class Columns:
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that are not left out."""
         return tuple(name for name, kind in zip(self.names_in, self.kinds) if kind != "dropped")
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """Names of the numbers that are centred and scaled."""
+        with np.errstate(invalid="ignore"):
+            moved = (self.spread > 0) & ((self.mean != 0) | (self.spread != 1))
+        return tuple(name for name, yes in zip(self.names_in, moved) if yes)
+
+    @property
+    def indicator_blocks(self) -> list[tuple[int, ...]]:
+        """Columns that come out as 1 or 0, those of which one at most is 1 in a row together."""
+        blocks: list[tuple[int, ...]] = []
+        for j, (start, end) in enumerate(zip(self._starts[:-1].tolist(), self._starts[1:].tolist())):
+            numbers = int(self.kinds[j] not in ("category", "flag") and self.spread[j] > 0)
+            blocks += [tuple(range(start + numbers, end))] if start + numbers < end else []
+        return blocks
 
     @cached_property
     def blocks(self) -> tuple[tuple[int, ...], ...]:

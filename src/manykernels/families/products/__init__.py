@@ -29,7 +29,8 @@ Multiple Kernel Learning*, section 4; Afkanpour (2013), *Multiple Kernel Learnin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -49,7 +50,7 @@ from ..search import CostedSearcher, ListSearcher
 from ..values import RankOneValues, Values
 from .monomial_sampler import MonomialSampler
 from .monomial_search import MonomialSearcher
-from .monomials import Prefix, monomials, multisets, n_multisets, orderings, power_name
+from .monomials import Prefix, monomials, multisets, n_exclusive, n_multisets, orderings, power_name
 from .multiples import multiples
 from .product_sum import ProductSum
 from .row_sampler import RowSampler
@@ -84,6 +85,20 @@ class Products(Searchable):
     degree_prior : sequence of float, optional
         ρ_1, ..., ρ_D: products of d factors are penalised by ρ_d. Ones by default. Passing
         ``comb(D, d) ** -0.5`` with ``count="ordered"`` makes the plain sum equal to (1 + Σκ_j)^D.
+    standardize : "auto" or False
+        With ``"auto"`` the estimators read the table first: numbers far from zero, or of another size than 1, are
+        centred and scaled, text and categories become one indicator per level, gaps the median and an indicator. A
+        table of numbers that are near that already (means within a quarter of the spread, spreads from 1/4 to 4) is
+        taken as it is, to the bit. ``False``: columns as they are, always, as in the papers. Given `base` kernels,
+        sparse rows, rows in batches, views, the parts of a union and ``AlignedKernel`` take columns as they are too.
+    heredity : {"none", "weak", "strong"}
+        Whether a product may be in the model without its parts, the products with one factor less: always; only
+        with at least one of them; only with all of them. Single factors always may. ``Greedy`` searches what may enter,
+        all of it; ``Hierarchical``, its convex counterpart, always keeps all parts.
+    indicators : sequence of sequences of int, optional
+        Groups of columns that are 1 or 0, of which at most one is 1 in a row, as the levels of a category are. A
+        product takes at most one of a group, once: a level times itself is itself, and times another is nothing. The
+        estimators set it. Closed forms over all products and draws are as without it.
 
     Examples
     --------
@@ -93,7 +108,12 @@ class Products(Searchable):
     """
 
     factorises = True
-    rules = {"degree": whole(1, 1000), "count": choice("distinct", "ordered")}
+    rules = {
+        "degree": whole(1, 1000),
+        "count": choice("distinct", "ordered"),
+        "standardize": choice("auto", False),
+        "heredity": choice("none", "weak", "strong"),
+    }
     #: Known when resolved: the number of base kernels, r, and their names.
     _r: int
     _names: list[str]
@@ -104,11 +124,17 @@ class Products(Searchable):
         base: Sequence[Any] | None = None,
         count: Literal["distinct", "ordered"] = "distinct",
         degree_prior: Sequence[float] | None = None,
+        standardize: Literal["auto", False] = "auto",
+        heredity: Literal["none", "weak", "strong"] = "none",
+        indicators: Sequence[Sequence[int]] | None = None,
     ):
         self.degree = degree
         self.base = base
         self.count = count
         self.degree_prior = degree_prior
+        self.standardize = standardize
+        self.heredity = heredity
+        self.indicators = indicators
 
     @property
     def rank_one(self) -> bool:
@@ -153,8 +179,10 @@ class Products(Searchable):
         return prior**2
 
     def size(self) -> float:
-        """Return the number of distinct members, C(r + D, D) - 1."""
-        return n_multisets(self._r, self.degree)
+        """Return the number of distinct members, C(r + D, D) - 1; fewer where columns are indicators."""
+        if not self.indicators:
+            return n_multisets(self._r, self.degree)
+        return n_exclusive(self._r, self.degree, [len(group) for group in self.indicators])
 
     def members(self) -> list[Prefix]:
         """Return all members, by degree."""
@@ -163,7 +191,33 @@ class Products(Searchable):
                 f"{self!r} has {self.size():,} members, too many to list (limit {MAX_ENUMERATED:,}); "
                 "lower the degree, or use a solver that does not enumerate them."
             )
-        return list(multisets(self._r, self.degree))
+        return [z for z in multisets(self._r, self.degree) if self.admits(z)]
+
+    def admits(self, member: Prefix) -> bool:
+        """Whether a product takes at most one indicator of every group, once."""
+        if not self.indicators:
+            return True
+        group = _groups(tuple(map(tuple, self.indicators)))
+        taken = [group[j] for j in member if j in group]
+        return len(set(taken)) == len(taken)
+
+    def may_join(self, member: Prefix, others: Collection[Prefix]) -> bool:
+        """Whether a product may be in a model with some others, by `heredity`."""
+        if self.heredity == "none" or len(member) < 2:
+            return True
+        parts = {member[:i] + member[i + 1 :] for i in range(len(member))}
+        known = [part in others for part in parts]
+        return all(known) if self.heredity == "strong" else any(known)
+
+    def rightful(self, members: Collection[Prefix]) -> list[Prefix]:
+        """Return the members that have their parts among them, as `heredity` asks for, in the order given."""
+        kept = list(members)
+        while True:
+            known = set(kept)
+            fewer = [z for z in kept if self.may_join(z, known)]
+            if len(fewer) == len(kept):
+                return kept
+            kept = fewer
 
     def factors(self, member: Any) -> list[Kernel]:
         """Return the base kernels, one as often as it is a factor."""
@@ -406,12 +460,29 @@ class Products(Searchable):
         """Return what finds the best products for one direction after another, sharing what it can."""
         family = self._bound(X)
         given = scale is not None and isinstance(scale.how, np.ndarray)
+        if self.heredity != "none" and (given or self.base is not None):
+            return self._hereditary(family, X, scale, given)
         if self.base is None and not given:
             return MonomialSearcher(family, X, scale)
         size = family.size()
         if given or (size <= MAX_ENUMERATED and size * X.shape[0] ** 2 <= EXHAUSTIVE_GRAMS):
             return ListSearcher(family, X, scale)
         return GramSearcher(family, X, scale)
+
+    @staticmethod
+    def _hereditary(family: Products, X: Rows, scale: Scaling | None, given: bool) -> CostedSearcher:
+        if given:
+            raise ValueError(
+                f"heredity of Products is {family.heredity!r}, which needs scales that can be computed; leave "
+                "normalize at 'auto', or pass heredity='none'."
+            )
+        return GramSearcher(family, X, scale)
+
+
+@functools.lru_cache(maxsize=8)
+def _groups(indicators: tuple[tuple[int, ...], ...]) -> dict[int, int]:
+    """Return the group of every indicator."""
+    return {j: k for k, group in enumerate(indicators) for j in group}
 
 
 def _positive_numbers(values, count: int) -> bool:

@@ -11,7 +11,7 @@ what that may cost, the search is the heuristic one of :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -202,10 +202,12 @@ class MonomialSearcher(ProductSearcher):
             return nothing()
         V, signs, whole = self.low_rank(direction)
         if not self.exhaustive(V):
-            found = self.heuristic(direction, size, exclude, rng)
-            if not (self.partial and (signs > 0).all() and V.shape[1] * self.cost <= self.sizes.screen):
-                return found
-            return self._on_some_rows(direction, V, size, exclude, found)
+            screens = self.partial and (signs > 0).all() and V.shape[1] * self.cost <= self.sizes.screen
+            # Draws meet what stands out, at the cost of a table of pairs; a screen meets it anyway.
+            found = self.heuristic(
+                direction, min(size, BEAM) if screens else size, exclude, rng, draw=not screens
+            )
+            return self._on_some_rows(direction, V, size, exclude, found) if screens else found
         if self.kept:
             next(self._with_constant(self.X))  # before threads want them
         screened = self._screened(direction, V, size, exclude) if self._worth_screening(signs) else None
@@ -213,7 +215,7 @@ class MonomialSearcher(ProductSearcher):
 
     def _in_full(self, direction, V, signs, size, exclude, whole) -> Best:
         """Return the best of all products, compared in double precision."""
-        most = size + SLACK + len(exclude)
+        most = self._most(size, exclude)
         V = np.ascontiguousarray(V.T / (np.abs(V).max() or 1.0))
 
         def search(c):
@@ -228,11 +230,16 @@ class MonomialSearcher(ProductSearcher):
         codes = self.table.members(places[top[values[top] > -np.inf]])
         return self._ranked(direction, codes, size, exclude, whole)
 
+    def _most(self, size: int, exclude: Collection[Prefix]) -> int:
+        """Return how many leaders to keep: an indicator is as good as its powers, up to D of them."""
+        return (size + SLACK + len(exclude)) * (self.degree if self.family.indicators else 1)
+
     def _ranked(self, direction, codes, size, exclude, whole) -> Best:
         """Return the best of some products in full precision."""
         exclude = set(exclude)
         # In the order of the family, so that ties are broken as in a list of all.
-        finalists = sorted((z for z in self.named(codes) if z not in exclude), key=lambda z: (len(z), z))
+        names = self.named([z for z in codes if self.admitted(z)])
+        finalists = sorted((z for z in names if z not in exclude), key=lambda z: (len(z), z))
         if not finalists:
             return nothing(whole)
         return ranked(finalists, self.values(direction, finalists), size, whole)
@@ -252,7 +259,7 @@ class MonomialSearcher(ProductSearcher):
         reach = np.divide(np.square(V), weight, out=np.where(V != 0, np.inf, 0.0), where=weight > 0).sum()
         if self._screen is None:
             self._screen = Screen(self.table, self.chunks, self._in_single(slice(None)))
-        screen, most = self._screen, size + SLACK + len(exclude)
+        screen, most = self._screen, self._most(size, exclude)
         found = screen.leaders(np.ascontiguousarray(V.T, dtype=np.float32), most, self._single_scales)
         best = self._ranked(direction, self.table.members(found.places), size, exclude, True)
         if not len(best.values) or not found.threshold:
@@ -283,7 +290,7 @@ class MonomialSearcher(ProductSearcher):
         rows = np.sort(np.argsort(-length, kind="stable")[: self.rows_taken])
         screen = Screen(self.table, self.chunks, self._in_single(rows))
         V = np.ascontiguousarray(V[rows].T / (length.max() or 1.0), dtype=np.float32)
-        most = max(self.sizes.screened, 2 * size) + len(exclude)
+        most = max(self.sizes.screened, 2 * self._most(size, exclude))
         leading = screen.leaders(V, most, pairs=self._pair_scales())
         codes = dict.fromkeys([*self.coded(found.members), *self.table.members(leading.places)])
         return self._ranked(direction, list(codes), size, exclude, False)

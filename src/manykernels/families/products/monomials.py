@@ -20,6 +20,18 @@ def n_multisets(r: int, degree: int) -> int:
     return math.comb(r + degree, degree) - 1
 
 
+def n_exclusive(r: int, degree: int, groups: Sequence[int]) -> int:
+    """Return the number of those that hold at most one thing of every group, once; groups are given by their sizes.
+
+    Of q things in no group the generating function is (1 - t)^-q, of a group of L it is 1 + L t.
+    """
+    q = r - sum(groups)
+    count = [math.comb(q + d - 1, d) if q else int(d == 0) for d in range(degree + 1)]
+    for size in groups:
+        count = [now + size * before for now, before in zip(count, [0, *count[:-1]], strict=True)]
+    return sum(count) - 1
+
+
 def multisets(r: int, degree: int) -> Iterator[tuple[int, ...]]:
     """Yield all multisets of 1 to `degree` of r things, by degree, then in dictionary order."""
     for d in range(1, degree + 1):

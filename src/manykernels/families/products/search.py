@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 SLACK = 32
 #: Width of the beam, and number of draws, of a search that is not exhaustive.
 BEAM = 64
+#: Most products that are improved, however many are asked for.
+MOST_STARTS = 2000
 
 
 class ProductSearcher(CostedSearcher):
@@ -80,21 +82,28 @@ class ProductSearcher(CostedSearcher):
     # -- a search that is not exhaustive
 
     def heuristic(
-        self, direction: Direction, size: int, exclude: Collection[Any], rng: np.random.Generator | None
+        self,
+        direction: Direction,
+        size: int,
+        exclude: Collection[Any],
+        rng: np.random.Generator | None,
+        *,
+        draw: bool = True,
     ) -> Best:
-        """Beam, draws, and exchanges of one factor at a time."""
+        """Beam, draws unless told otherwise, and exchanges of one factor at a time."""
         rng = np.random.default_rng(0) if rng is None else rng
         seen: dict[Prefix, float] = {}
         beam: list[Prefix] = [()]
+        size, wanted = min(size, MOST_STARTS), size
         width = max(BEAM, 2 * size)
         for _ in range(self.degree):
             beam = self._grow(direction, beam, seen, width)
         starts = self._leaders(seen, exclude, size + 8)
-        starts += [z for z in self._draws(direction, rng) if z not in seen]
+        starts += [z for z in self._draws(direction, rng) if z not in seen] if draw else []
         self._improve(direction, list(dict.fromkeys(starts)), seen)
-        codes = self._leaders(seen, exclude, size + SLACK)
+        codes = self._leaders(seen, exclude, wanted + SLACK)
         members = self.named(codes)
-        return ranked(members, self.values(direction, members), size, False) if members else nothing(False)
+        return ranked(members, self.values(direction, members), wanted, False) if members else nothing(False)
 
     def _grow(self, direction, prefixes, seen, width) -> list[Prefix]:
         """Evaluate all extensions of the prefixes, and return the best `width`."""
@@ -151,7 +160,29 @@ class ProductSearcher(CostedSearcher):
     def _leaders(self, seen, exclude, size) -> list[Prefix]:
         out = set(self.coded(exclude))
         order = sorted((z for z in seen if z not in out and seen[z] > -np.inf), key=lambda z: (-seen[z], z))
-        return order[:size]
+        return list(itertools.islice((z for z in order if self.admitted(z)), size))
+
+    def admitted(self, code: Prefix) -> bool:
+        """Whether a product is a member: not if it repeats an indicator."""
+        return not self.family.indicators or self.family.admits(tuple(int(self.active[j]) for j in code))
+
+    def joining(self, direction: Direction, members: Members, size: int) -> Best:
+        """Return the best of all that may join some members by the family's heredity: O(n r) for each of these."""
+        known = set(members)
+        seen: dict[Prefix, float] = {}
+        prefixes = [(), *(z for z in self.coded(members) if len(z) < self.degree)]
+        for part in row_blocks(len(prefixes), self.r, 2**21):
+            values = self.extensions(direction, prefixes[part])
+            for z, row in zip(prefixes[part], values, strict=True):
+                for j, value in enumerate(row.tolist()):
+                    seen.setdefault(tuple(sorted((*z, j))), value)
+        codes = [z for z in self._leaders(seen, members, len(seen)) if not self._barred(z, known)]
+        found = self.named(codes[: size + SLACK])
+        # Products that may join later are not looked at: no gap over all of them.
+        return ranked(found, self.values(direction, found), size, False) if found else nothing(False)
+
+    def _barred(self, code: Prefix, known: set[Prefix]) -> bool:
+        return not self.family.may_join(tuple(int(self.active[j]) for j in code), known)
 
     def nearby(self, direction: Direction, members: Members, size: int) -> list[Any]:
         """Return the best of the members' parts, and of these with one factor more."""

@@ -99,6 +99,10 @@ class Greedy(Solver):
     weights added up when either judges, and unequal weights count as the number of equal ones with the same sampling
     error; equal rows that a table of categories has by chance count fully.
 
+    With ``Products(heredity=...)`` a search compares all products that may join those in the model, one factor more
+    than one of them, or single factors; whatever has lost its parts to a refit leaves. Products that may join later are
+    not looked at, and the gap is a lower bound.
+
     `init` gives one weight per kernel of a list: the steps begin at the fit of those with weight.
 
     References
@@ -109,6 +113,8 @@ class Greedy(Solver):
     """
 
     requires = (Maximisable,)
+    heredities = ("weak", "strong")
+    accepts_init = True
     accepts_init = sums_rows = True
     rules: ClassVar = {
         "max_kernels": AUTO | whole(1),
@@ -186,6 +192,11 @@ class Greedy(Solver):
         from .summed import solve_summed
 
         self.check_params()
+        if getattr(first.family, "heredity", "none") != "none":
+            raise ValueError(
+                "kernels asks for heredity of products, which Greedy respects over rows in memory only; pass those, or "
+                "heredity='none'."
+            )
         return self._warned(*solve_summed(self, rows, first, on_iteration))
 
     def _kind(self) -> type[Pursuit]:

@@ -44,7 +44,9 @@ class Oracle:
         self.searcher: Any = _searcher(problem, p)
         self.continuum = math.isinf(problem.family.size())
         trace = isinstance(problem.scale.how, str) and problem.scale.how == "trace"
-        self.lazy = p == 1 and trace and getattr(self.searcher, "cost", 0.0) > expensive
+        self.hereditary = getattr(problem.family, "heredity", "none") != "none"
+        costly = getattr(self.searcher, "cost", 0.0) > expensive
+        self.lazy = p == 1 and trace and costly and not self.hereditary
         self.pool: list[Any] = []
         self.searches = 0
         self._at: np.ndarray | None = None
@@ -73,6 +75,9 @@ class Oracle:
 
     def _search(self, direction, active) -> Best:
         self.searches += 1
+        if self.hereditary:
+            self._at, self._found = direction.V, self.searcher.joining(direction, active, CANDIDATES)
+            return self._found
         size = POOL if self.lazy else MAXIMA if self.continuum else CANDIDATES
         # Next to an active member of a continuum may lie a better one, which the gap must know of.
         exclude = () if self.continuum else active
@@ -118,6 +123,7 @@ class Oracle:
 def _searcher(problem: Problem, p: float) -> Any:
     """Return the family's own search; for p > 1 member by member where they are few, or scales depend on p."""
     family: Any = problem.family
-    if p > 1 and (family.size() <= FEW_MEMBERS or getattr(family, "count", None) == "ordered"):
+    listed = family.size() <= FEW_MEMBERS or getattr(family, "count", None) == "ordered"
+    if p > 1 and listed and getattr(family, "heredity", "none") == "none":
         return ListSearcher(family, problem.X, problem.scale, p)
     return family.searcher(problem.X, problem.scale)

@@ -267,7 +267,7 @@ class Corrective(Pursuit):
         if self.solver.p > 1:
             return self._join(point, found, useful[: min(1 + len(point) // 4, most - len(point))])
         for z in self.refitter.promising(point, useful[:CANDIDATES])[:4]:
-            moved = self.refitter.refit([*point.members, z], point)
+            moved = self._refit([*point.members, z], point)
             if moved.objective < point.objective:
                 return moved
         return None
@@ -283,7 +283,7 @@ class Corrective(Pursuit):
         # Those that are active are at their optimum already, and the new ones follow the largest of them.
         unit = point.theta.max() / guess[: len(point)].max() if len(point) else 1.0
         theta = np.concatenate([point.theta, unit * guess[len(point) :]])
-        moved = self.refitter.refit(members, replace(point, members=members, theta=theta))
+        moved = self._refit(members, replace(point, members=members, theta=theta))
         return moved if moved.objective < point.objective else None
 
     def _swap(self, point: Point) -> None:
@@ -311,8 +311,29 @@ class Corrective(Pursuit):
     def _cut(self, point: Point, most: int) -> Point:
         """Take away the kernels that cost least, one at a time."""
         while len(point) > most:
-            point = self.refitter.refit(_without(point, int(np.argmin(point.losses))), point)
+            point = self._refit(self._fewer(point), point)
         return point
+
+    def _refit(self, members: list[Any], point: Point) -> Point:
+        """Return the fit of some kernels; where products need their parts, without those that have lost theirs."""
+        moved = self.refitter.refit(members, point)
+        while self.oracle.hereditary:
+            family: Any = self.problem.family
+            kept = family.rightful(moved.members)
+            if len(kept) == len(moved.members):
+                break
+            moved = self.refitter.refit(kept, moved) if kept else self.refitter.empty()
+        return moved
+
+    def _fewer(self, point: Point) -> list[Any]:
+        """Return the members without the one that costs least, among those that no other needs."""
+        family: Any = self.problem.family
+        kept: list[Any] = []
+        for i in np.argsort(point.losses, kind="stable").tolist():
+            kept = point.members[:i] + point.members[i + 1 :]
+            if not self.oracle.hereditary or len(family.rightful(kept)) == len(kept):
+                break
+        return kept
 
     # -- the end
 
@@ -361,28 +382,23 @@ class Corrective(Pursuit):
         assert criterion is not None
         score, members = min(self.scores, key=lambda pair: pair[0])
         if members != point.members:
-            point = self.refitter.refit(members, point) if members else self.refitter.empty()
+            point = self._refit(members, point) if members else self.refitter.empty()
         while len(point) > 1:
-            kept = _without(point, int(np.argmin(point.losses)))
+            kept = self._fewer(point)
             trial = criterion(self.refitter, kept)
             if trial > score:
                 break
-            score, point = trial, self.refitter.refit(kept, point)
+            score, point = trial, self._refit(kept, point)
         return point
 
     def _needed(self, point: Point) -> Point:
         """Return an exact fit without the kernels that it does not need."""
         while len(point) > 1:
-            fewer = self.refitter.refit(_without(point, int(np.argmin(point.losses))), point)
+            fewer = self._refit(self._fewer(point), point)
             if not self.refitter.exact(fewer):
                 break
             point = fewer
         return point
-
-
-def _without(point: Point, i: int) -> list[Any]:
-    """Return the members but one."""
-    return point.members[:i] + point.members[i + 1 :]
 
 
 # -- towards one kernel at a time -------------------------------------------------------------------------

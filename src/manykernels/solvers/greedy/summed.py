@@ -290,7 +290,7 @@ class SummedOracle(ProductSearcher):
     rng : Generator
     """
 
-    lazy = False
+    lazy = hereditary = False
 
     def __init__(self, problem: Problem, rows: Rows, total: float, mean_squares: np.ndarray, rng):
         family: Any = problem.family

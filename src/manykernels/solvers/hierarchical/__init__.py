@@ -91,6 +91,7 @@ class Hierarchical(Solver):
     requires = (Enumerable,)
     prefers_base_scale = True
     needs_grams = True
+    heredities = ("strong",)
     rules: ClassVar = {
         "beta": number(open="left"),
         "tol": number(),
