@@ -118,7 +118,12 @@ class Commands(_Written):
             options = [p for p in command.params if p.opts[0].startswith("-") and not p.hidden]
             usage = " ".join(p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments)
             lines += ["", f"## {name}", "", inspect.cleandoc(command.help), ""]
-            lines += ["```text", f"manykernels {name} {usage}".rstrip() + (" [OPTIONS]" if options else ""), "```", ""]
+            lines += [
+                "```text",
+                f"manykernels {name} {usage}".rstrip() + (" [OPTIONS]" if options else ""),
+                "```",
+                "",
+            ]
             lines += ["| | | default |", "|---|---|---|"]
             lines += [f"| `{p.name.upper()}` | {_cell(p.help)} | {_default(p)} |" for p in arguments]
             lines += [f"| {_flags(p)} | {_cell(p.help)} | {_default(p)} |" for p in options]

@@ -46,7 +46,7 @@ def run(path: pathlib.Path) -> Iterator[tuple[Block, str]]:
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(path):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile("\n" * block.line + block.code, str(path), "exec"), names)  # noqa: S102
+            exec(compile("\n" * block.line + block.code, str(path), "exec"), names)
         yield block, printed.getvalue()
 
 
@@ -56,5 +56,9 @@ def differences(shown: str, printed: str, rel: float, slack: float) -> list[str]
     words = [" ".join(re.sub(r"[-+]", " ", NUMBER.sub("#", text)).split()) for text in (shown, printed)]
     if words[0] != words[1] or len(ours) != len(theirs):
         return [f"the page shows\n{shown}\nand the code prints\n{printed}"]
-    pairs = [(float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in zip(ours, theirs, strict=True)]
-    return [f"{a} is shown, {b} is printed" for a, b in pairs if abs(a - b) > slack + rel * max(abs(a), abs(b))]
+    pairs = [
+        (float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in zip(ours, theirs, strict=True)
+    ]
+    return [
+        f"{a} is shown, {b} is printed" for a, b in pairs if abs(a - b) > slack + rel * max(abs(a), abs(b))
+    ]

@@ -35,4 +35,6 @@ def test_the_flowchart_leads_to_pages_that_exist():
     assert [t for t in targets if not os.path.exists(DOCS / f"{t}.md")] == []
     # The same places in words, below the picture.
     words = page.partition("### The same in words")[2]
-    assert [t for t in targets if f"({t}.md" not in words and f"({t.removeprefix('./')}.md" not in words] == []
+    assert [
+        t for t in targets if f"({t}.md" not in words and f"({t.removeprefix('./')}.md" not in words
+    ] == []
