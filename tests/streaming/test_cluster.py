@@ -9,7 +9,8 @@ import pytest
 
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Products
-from manykernels.solvers import Greedy
+from manykernels.kernels import RBF, Laplacian, Linear
+from manykernels.solvers import Blockwise, Greedy
 from manykernels.streaming.cluster import Block, DaskRows, LocalRows, TreeSum, added
 
 dask = pytest.importorskip("dask")
@@ -185,6 +186,58 @@ def test_labels_of_two_classes_are_numbers_to_sums(synchronous):
     assert model.score(lazy, "y") == pytest.approx(score, abs=1e-12) and score > 0.75
 
 
+# -- Blockwise in few rounds -------------------------------------------------------------------------------
+
+
+def smooth(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 3))
+    return X, np.sin(3 * X[:, 0]) * X[:, 1] + X[:, 2] + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize(
+    "kernels", [[Laplacian(1.0)], [RBF(1.0), Linear()], [Laplacian(1.0), RBF(0.7), Linear()]]
+)
+def test_few_rounds_are_as_good_as_sweeps_in_memory(kernels, synchronous):
+    (X, y), (Xt, yt) = smooth(), smooth(1000, seed=1)
+    solver = Blockwise(grids=64, n_features=256, random_state=0, certify=True)
+    there = MKLRegressor(kernels, solver=solver, C=10.0)
+    lazy = [da.from_array(v, chunks=((1400, 0, 900, 700), *v.shape[1:])) for v in (X, y)]
+    there.fit(*lazy)
+    here = MKLRegressor(kernels, solver=solver, C=10.0).fit(X, y)
+    assert there.score(Xt, yt) > here.score(Xt, yt) - 0.002
+    assert there.gap_kind_ == "features" and there.gap_ >= 0
+    # At least as near to the optimum of the same features, whose objective is P - gap at the least.
+    assert there.objective_ <= 1.05 * here.objective_ and there.objective_ - there.gap_ <= here.objective_
+    assert there.trace_.extra["rounds"][0] <= 2 * 40  # half of them for the certificate
+
+
+def test_rounds_see_every_class_wherever_it_is(synchronous):
+    X, y = smooth(1200)
+    labels = np.digitize(y, [-0.5, 0.5])
+    labels[:2], order = 3, np.argsort(labels, kind="stable")  # the last class is in the last partition only
+    X, labels = X[order], labels[order]
+    model = MKLClassifier([Laplacian(1.0)], solver=Blockwise(grids=32, random_state=0), C=10.0)
+    lazy = [da.from_array(v, chunks=(500, *v.shape[1:])) for v in (X, labels)]
+    model.fit(*lazy)
+    assert model.classes_.tolist() == [0, 1, 2, 3]
+    assert model.score(*lazy) > 0.85
+    later = model.predict_proba(lazy[0])
+    assert later.shape == (1200, 4) and np.allclose(later.compute().sum(axis=1), 1.0)
+
+
+def test_the_default_reads_categories_and_missing_values_through_dask(synchronous):
+    X, y = smooth(1500)
+    data = pd.DataFrame(X, columns=["a", "b", "c"]).assign(
+        kind=np.where(X[:, 1] > 0, "up", "down"), y=y + np.where(X[:, 1] > 0, 2.0, 0.0)
+    )
+    data.loc[::7, "a"] = np.nan
+    data["kind"] = data["kind"].astype("category")
+    model = MKLRegressor(random_state=0).fit(dd.from_pandas(data, npartitions=3), y="y")
+    assert type(model.solver_).__name__ == "Blockwise"
+    assert model.score(dd.from_pandas(data, npartitions=2), "y") > 0.9
+
+
 # -- predictions -----------------------------------------------------------------------------------------
 
 
@@ -259,6 +312,12 @@ def test_targets_in_other_partitions_are_refused(synchronous):
         products().fit(da.from_array(X, chunks=(800, 6)), da.from_array(y, chunks=((700, 800),)))
 
 
+def test_views_as_collections_are_refused(synchronous):
+    X, y = (da.from_array(v, chunks=(500, *v.shape[1:])) for v in table())
+    with pytest.raises(ValueError, match="X is views, a, b, as dask collections"):
+        products().fit({"a": X[:, :3], "b": X[:, 3:]}, y)
+
+
 def test_empty_collections_are_refused(synchronous):
     data = frame(20)
     with pytest.raises(ValueError, match="The source is empty"):
@@ -287,7 +346,13 @@ def local_cluster(n):
     return LocalCluster(n_workers=n, threads_per_worker=1, processes=True, dashboard_address=None)
 
 
+def blockwise():
+    return MKLRegressor([Laplacian(1.0)], solver=Blockwise(grids=16, random_state=0), C=10.0)
+
+
 def bits(model):
+    if model.dual_coef_ is None and hasattr(model.result_.predictor, "blocks"):
+        return model.result_.predictor.W.tobytes(), model.intercept_.tobytes(), model.objective_
     return (model.combination_.members, model.weights_.tobytes(), model.intercept_.tobytes(), model.gap_)
 
 
@@ -297,6 +362,7 @@ def test_two_workers_give_the_bits_of_one_process_and_so_does_a_lost_one(tmp_pat
     path = folder_of(tmp_path, frame(), [100, 600, 600, 1100])
     with dask.config.set(scheduler="synchronous"):
         alone = bits(products().fit(dd.read_parquet(path), y="y"))
+        sweeps = bits(blockwise().fit(dd.read_parquet(path), y="y"))
     with local_cluster(2) as cluster, Client(cluster) as client:
         started = time.perf_counter()
         assert bits(products().fit(dd.read_parquet(path), y="y")) == alone
@@ -306,10 +372,35 @@ def test_two_workers_give_the_bits_of_one_process_and_so_does_a_lost_one(tmp_pat
         killer.start()
         assert bits(products().fit(dd.read_parquet(path), y="y")) == alone
         killer.join()
+        assert bits(blockwise().fit(dd.read_parquet(path), y="y")) == sweeps
         deadline = time.monotonic() + 30
         while client.run_on_scheduler(_n_tasks) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert client.run_on_scheduler(_n_tasks) == 0  # nothing is left behind
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("make", [products, blockwise])
+def test_one_two_and_three_workers_and_five_that_are_killed_give_the_same_bits(tmp_path, make):
+    from distributed import Client
+
+    path = folder_of(tmp_path, frame(6000), [900, 900, 1500, 3000, 3100, 5000])
+    with dask.config.set(scheduler="synchronous"):
+        alone = bits(make().fit(dd.read_parquet(path), y="y"))
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3):
+        with local_cluster(n) as cluster, Client(cluster) as client:
+            started = time.perf_counter()
+            assert bits(make().fit(dd.read_parquet(path), y="y")) == alone
+            seconds = time.perf_counter() - started
+            for share in rng.random(5 if n == 2 else 0):
+                pid = next(iter(client.run(os.getpid).values()))
+                killer = threading.Timer(share * seconds, os.kill, (pid, 9))
+                killer.start()
+                assert bits(make().fit(dd.read_parquet(path), y="y")) == alone
+                killer.join()
+                client.wait_for_workers(n)
 
 
 def _n_tasks(dask_scheduler):
@@ -323,3 +414,16 @@ def test_a_cluster_without_workers_is_named():
     none = LocalCluster(n_workers=0, processes=False, dashboard_address=None)
     with none as cluster, Client(cluster), pytest.raises(RuntimeError, match="has no workers"):
         products().fit(lazy, y="y")
+
+
+def test_a_search_over_C_runs_through_joblib_on_a_cluster():
+    import joblib
+    from distributed import Client, LocalCluster
+    from sklearn.model_selection import GridSearchCV
+
+    X, y = table(120)
+    search = GridSearchCV(MKLRegressor([Linear(), RBF(1.0)], solver="uniform"), {"C": [0.01, 1.0]}, cv=2)
+    alone = search.fit(X, y).cv_results_["mean_test_score"]
+    threads = LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None)
+    with threads as cluster, Client(cluster), joblib.parallel_backend("dask"):
+        assert np.allclose(search.fit(X, y).cv_results_["mean_test_score"], alone, rtol=1e-10)

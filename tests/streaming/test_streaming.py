@@ -16,7 +16,7 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Products
 from manykernels.kernels import Laplacian, Linear
 from manykernels.problem import Problem
-from manykernels.solvers import Blockwise, LpNorm
+from manykernels.solvers import Blockwise, SimpleMKL
 from manykernels.streaming import open_source, predict_batches
 from manykernels.streaming import sources as _sources
 from manykernels.streaming.sources import uniform
@@ -709,7 +709,7 @@ def test_arrays_do_not_go_with_files(tmp_path):
     says("y is an array, but X is a source of batches", lambda: regressor().fit(iter([(X, y)]), y))
 
 
-@pytest.mark.parametrize("solver", [LpNorm(), "lp_norm"])
+@pytest.mark.parametrize("solver", [SimpleMKL(), "simple_mkl"])
 def test_a_solver_that_needs_all_rows_says_so(solver, tmp_path):
     path = write(tmp_path, "parquet")
     model = MKLRegressor(Products(degree=1), solver=solver, C=1.0)

@@ -451,10 +451,10 @@ class MKL(KernelEstimator):
             for name in ("state_", "_context", "columns_"):  # of a fit before
                 self.__dict__.pop(name, None)
             if checkpoint is not None or not _is_plain(X):
-                from .streamed import source_of
+                from .streamed import is_lazy, source_of
                 from .summed import fit_source
 
-                if y is not None and not isinstance(y, str) and not self._pairwise:
+                if y is not None and not isinstance(y, str) and not self._pairwise and not is_lazy(X):
                     X = self._views(X) or X
                 source = source_of(self, X, y, sample_weight, checkpoint)
                 if source is not None:

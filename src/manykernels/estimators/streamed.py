@@ -112,11 +112,11 @@ def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
         _check_streams(model, "checkpoint is given")
     if hasattr(X, "columns") or hasattr(X, "column_names"):
         batch = (X, y) if sample_weight is None else (X, y, sample_weight)
-        return Batches([batch]).bind(any_kind=model._reads_tables)
+        return Batches([batch]).bind(any_kind=model._automatic)
     if not (isinstance(X, np.ndarray) or sp.issparse(X)):
-        X = np.asarray(X, dtype=object if model._reads_tables else float)
+        X = np.asarray(X, dtype=object if model._automatic else float)
     y = y if y is None or isinstance(y, np.ndarray) else np.asarray(y)
-    return Arrays(X).bind(y, sample_weight, any_kind=model._reads_tables)
+    return Arrays(X).bind(y, sample_weight, any_kind=model._automatic)
 
 
 def _check_streams(model: MKL, why: str) -> None:
@@ -245,6 +245,8 @@ class Opening:
         weight = getattr(model, "class_weight", None)
         self.balances = isinstance(weight, str) and weight == "balanced"
         self.balance: np.ndarray | None = None
+        #: Of partitions: how each looked when it was first read.
+        self.stamps: list[Any] = []
 
     def stream(self) -> Stream:
         """Return the stream."""
@@ -330,7 +332,7 @@ class Opening:
         names = None if isinstance(rows, Views) else self.source.names
         loss = "squared" if self.sums and self.model.loss == "auto" else None
         known = Known(found.classes, names, found.mean, self.solver, self.balance, loss)
-        if self.model._reads_tables and isinstance(rows, np.ndarray) and names is not None:
+        if self.model._automatic and isinstance(rows, np.ndarray) and names is not None:
             rows = of_matrix(rows, names)
         return self.model._problem(rows, sample.y, sample.sample_weight, known)
 

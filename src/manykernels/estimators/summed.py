@@ -15,7 +15,9 @@ from ..persistence.checkpoint import Checkpoint
 from ..problem import Problem
 from ..solvers.log import OnIteration
 from ..streaming.cluster import Block, LocalRows, Rows
-from ..streaming.sources import Chunk, Source
+from ..streaming.sources import Chunk, Source, keys_of
+from ..streaming.stream import HeldOut
+from ..streaming.survey import in_order
 from .streamed import Encoding, Opening, calibrated, fit_stream, opened, with_C, without_rows
 
 if TYPE_CHECKING:
@@ -60,30 +62,48 @@ def fit_rows(opening: Opening, on_iteration: OnIteration | None, saved: Any) -> 
         )
     found, sample = opening._look()
     assert found.n_rows is not None
-    first = with_C(model, opening._first_problem(sample, found))
-    rows = _rows(opening, first, found.n_rows)
-    model._say(f"{found.n_rows:,} rows in {rows.n_blocks:,} blocks, {brief(model.solver_, 200)}")
+    held = _held_out(opening, found.n_rows)
+    out = held.start().chosen(sample.keys)
+    sample = sample if out is None or out.all() else sample.take(~out)
+    first = opening._first_problem(sample, found)
+    first = first if model.solver_.gram_once else with_C(model, first)
+    rows, apart = _rows(opening, first, held, found.n_rows)
+    model._say(f"{rows.n_rows:,} rows in {rows.n_blocks:,} blocks, {brief(model.solver_, 200)}")
     try:
-        result = model.solver_.solve_rows(rows, first, on_iteration=model._progress(on_iteration))
+        result = model.solver_.solve_rows(
+            rows, first, held_out=apart, on_iteration=model._progress(on_iteration)
+        )
         model._say(f"{rows.rounds} rounds over the rows, {rows.sent / 2**20:.1f} MiB sent and received")
     finally:
         rows.close()
     model._store(calibrated(model, result, first), first.C, first)
 
 
-def _rows(opening: Opening, first: Problem, n_rows: int) -> Rows:
-    """Return the rows in blocks, where they are."""
+def _held_out(opening: Opening, n_rows: int) -> HeldOut:
+    """Return which rows only judge: those of a cluster's fit that calibrates by them."""
+    share = getattr(opening.solver, "held_out_share", lambda n_rows: 0.0)(n_rows)
+    keys = (keys_of(number, 0, stamp.rows) for number, stamp in enumerate(opening.stamps))
+    return HeldOut(share if opening.stamps else 0.0, n_rows, opening.seed, keys)
+
+
+def _rows(opening: Opening, first: Problem, held: HeldOut, n_rows: int) -> tuple[Rows, Problem | None]:
+    """Return the rows in blocks, where they are, and those that are held out."""
     source: Any = opening.source
     to_block = ToBlock(opening, Encoding(opening.model, without_rows(first)))
     width, memory = first.X.shape[1], opening.model._memory
     if not hasattr(source, "partitions"):
         units = [partial(_blocks_of, source, u, to_block) for u in range(len(source.unit_rows()))]
-        return LocalRows(units, n_rows, width=width, memory=memory)
-    from ..streaming.partitions import Prepare, dask_rows, n_workers
+        return LocalRows(units, n_rows, width=width, memory=memory), None
+    from ..streaming.partitions import Prepare, dask_rows, held_out_rows, n_workers
 
     opening.source = Source()  # what is sent to workers has no graph in it
     keep = 8 * n_rows * (width + 2) <= memory * n_workers()
-    return dask_rows(source.partitions, Prepare(to_block, opening.stamps), n_rows, keep=keep)
+    prepare = Prepare(to_block, opening.stamps, held)
+    rows = dask_rows(source.partitions, prepare, n_rows - held.count, keep=keep)
+    if not held.count:
+        return rows, None
+    apart = to_block.check(in_order(held_out_rows(source.partitions, held), "the held-out rows"))
+    return rows, to_block.encoding(apart)
 
 
 def _blocks_of(source: Any, unit: int, to_block: ToBlock) -> Iterator[Block]:

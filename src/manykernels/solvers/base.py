@@ -68,6 +68,8 @@ class Solver(BaseEstimator):
         Kinds of heredity of products that it respects.
     sums_rows : bool
         Whether it can do with sums over the rows, which may then lie in files or on a cluster: ``solve_rows``.
+    gram_once : bool
+        Whether these are a Gram matrix of all features, by which C is chosen, too.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -82,6 +84,7 @@ class Solver(BaseEstimator):
     needs_grams: ClassVar[bool] = False
     heredities: ClassVar[tuple[str, ...]] = ()
     sums_rows: ClassVar[bool] = False
+    gram_once: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 

@@ -182,7 +182,7 @@ def _error(problem: Problem, scores: np.ndarray) -> float:
     return float(s @ problem.loss.value(Y, F)) / float(s.sum())
 
 
-def _search(trial: Callable[[float], Trial], start: int) -> Iterator[Trial]:
+def search_C(trial: Callable[[float], Trial], start: int) -> Iterator[Trial]:
     """Yield trials in powers of ten from 10^(start/2) on, as long as the error falls, and then around the best.
 
     A search goes over one power without a fall, as errors may be level, but not over a clear rise.
@@ -226,7 +226,7 @@ def _of_solvers(problem: Problem, candidates: list[Solver], open_C: bool) -> Fou
         def trial(C: float, run=run) -> Trial:
             return cut.trial(C, run)
 
-        all_trials.append(list(_search(trial, start)) if open_C else [trial(problem.C)])
+        all_trials.append(list(search_C(trial, start)) if open_C else [trial(problem.C)])
         best = _best(all_trials[-1])
         start = start if best is None else round(2 * np.log10(best.C))
     return Found(*all_trials)
@@ -319,7 +319,7 @@ def _of_machines(problem: Problem, combination: Combination) -> Found:
     def trial(C: float) -> Trial:
         return cut.trial(C, run)
 
-    return Found(list(_search(trial, _start(problem))))
+    return Found(list(search_C(trial, _start(problem))))
 
 
 def _in_closed_form(problem: Problem, combination: Combination) -> list[Trial]:

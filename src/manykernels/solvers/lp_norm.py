@@ -9,13 +9,14 @@ from sklearn.base import clone
 from .._util.checks import AUTO, number
 from .base import BatchSolver
 from .choosing import chosen
+from .gram_once import SolvesGrams
 from .weights import alternation, reduced_gradient
 
 #: What ``p="auto"`` chooses from, the best guess first.
 EXPONENTS = (4 / 3, 1.1, 1.0, 1.6, 2.0)
 
 
-class LpNorm(BatchSolver):
+class LpNorm(SolvesGrams, BatchSolver):
     """Alternate between the machine and the optimal kernel weights, 1 <= p <= 2.
 
     minimise (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) [(Σ_i ρ_i^p ‖w_i‖^p)^(2/p) + ‖b‖²].
@@ -42,8 +43,10 @@ class LpNorm(BatchSolver):
 
     Notes
     -----
-    Takes any loss, and families that can be listed. Departs from the reference by the acceleration (the plain
-    iteration contracts by up to 2 - p only) and by stopping on the duality gap.
+    Takes any loss, and families that can be listed. Rows in files and on a cluster are for the squared loss on explicit
+    or Fourier features, whose Gram matrix is summed up once (:mod:`manykernels.solvers.gram_once`); C and p are then
+    chosen by folds of all rows. Departs from the reference by the acceleration (the plain iteration contracts by up to
+    2 - p only) and by stopping on the duality gap.
 
     References
     ----------

@@ -15,6 +15,7 @@ from ..families.base import Enumerable
 from ..families.finite import Finite
 from ..problem import Problem
 from .base import Solver, TwoStageSolver, result_of
+from .gram_once import SolvesGrams
 from .log import Log
 from .loop import Descent, relative_gap, warn_interrupted
 from .workspace import Iterate, Workspace
@@ -23,7 +24,7 @@ from .workspace import Iterate, Workspace
 LONGEST_TABLE = 2000
 
 
-class Uniform(TwoStageSolver):
+class Uniform(SolvesGrams, TwoStageSolver):
     """Equal weights, the case p = 2: a plain sum of the scaled kernels.
 
     minimise (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) (Σ_i ρ_i² ‖w_i‖² + ‖b‖²).

@@ -135,6 +135,9 @@ class Rows(ABC):
         What `map` has returned among the arguments is computed on the way, and kept for the next rounds.
         """
 
+    def forget(self, *handles: Any) -> None:  # noqa: B027 - there may be nothing to forget
+        """Let what `broadcast` and `map` have returned go; no later round may name it, and what it led to stays."""
+
     def close(self) -> None:  # noqa: B027 - there may be nothing to give back
         """Give back what is kept, here and on a cluster."""
 
@@ -213,6 +216,11 @@ class LocalRows(Rows):
             self._kept[unit] = list(self.units[unit]())
         yield from self._kept[unit]
 
+    def forget(self, *handles):
+        for handle in handles:
+            if isinstance(handle, _Mapped):
+                handle.values.clear()
+
     def close(self):
         self._kept = None
 
@@ -289,23 +297,22 @@ class DaskRows(Rows):
         self._kept += started
         return started
 
-    def forget(self, parts: _Parts) -> None:
-        """Let the values of a map go, which no later round needs."""
-        self._release(parts.values)
+    def forget(self, *handles):
+        for handle in handles:
+            self._release(handle.values if isinstance(handle, _Parts) else [handle])
 
     def _release(self, values: list[Any]) -> None:
         gone = set(map(id, values))
         self._kept = [v for v in self._kept if id(v) not in gone]
 
     def close(self):
-        """Cancel what is still running or kept on the cluster."""
+        """Let go of what is running or kept on the cluster, whoever still holds on to it here."""
         kept, self._kept, self.blocks = self._kept, [], []
         if "distributed" in sys.modules and kept:
             from distributed import futures_of
 
-            futures = futures_of(kept)
-            if futures:
-                futures[0].client.cancel(futures, force=True)
+            for future in futures_of(kept):
+                future.release()
 
 
 @dataclass
@@ -367,11 +374,13 @@ def check_workers() -> None:
         )
     asked = "__import__('manykernels').__version__"
     for worker, found in client.run(eval, asked, on_error="return").items():
-        if isinstance(found, Exception):
+        if isinstance(found, ImportError):
             raise RuntimeError(
                 f"The worker {worker} cannot import manykernels ({brief(str(found), 120)}); install it there."
             )
-        if found != __version__:
+        if (
+            isinstance(found, str) and found != __version__
+        ):  # else it died meanwhile, which is no reason to stop
             raise RuntimeError(
                 f"The worker {worker} has manykernels {found}, and this process has {__version__}; install the same "
                 "version everywhere."

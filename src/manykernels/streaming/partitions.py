@@ -165,6 +165,11 @@ class Lazy(Source):
     partitions: Partitions
 
     def __init__(self, data, columns=None, drop=None):
+        if isinstance(data, Mapping):
+            raise ValueError(
+                f"X is views, {', '.join(map(str, data))}, as dask collections, which are fitted as one table only; "
+                "join their columns, or pass views in memory."
+            )
         self.data, self.columns, self.drop = data, columns, drop
 
     @property

@@ -22,6 +22,7 @@ from ...families.base import Enumerable
 from ...problem import Problem
 from ..aligning import check_alignable, own_alignments, scaled_combination, weigh
 from ..base import TwoStageSolver, generator
+from ..gram_once import SolvesGrams
 from .divergence import least_divergence
 from .fsm import least_spread
 from .stochastic import StochasticSteps
@@ -30,7 +31,7 @@ from .stochastic import StochasticSteps
 MAX_MEMBERS = 10_000
 
 
-class Alignment(TwoStageSolver):
+class Alignment(SolvesGrams, TwoStageSolver):
     r"""Weights that maximise the alignment of the combined kernel with the targets, or another such criterion.
 
     maximise over θ >= 0:  <K_θ, YYᵀ> / (‖K_θ‖ ‖YYᵀ‖),  K_θ = Σ_i (θ_i/ρ_i²) K_i,

@@ -4,8 +4,8 @@
 a continuum and C are chosen by ``preparation.py``, which learns candidates, and ``trials.py``, which compares them in
 small fits of ``pieces.py``; kernels of a union and their weights by ``mixing.py``), reads the rows once into what
 ``rows.py`` keeps in memory or in scratch files, and sweeps over the blocks (``sweeps.py``, with ``dense_visits.py`` for
-blocks that are no grids). ``online.py`` is ``partial_fit``. The compiled loops over grids, and the threads that go on
-them together, are ``_grids.py``.
+blocks that are no grids). ``online.py`` is ``partial_fit``; ``rounds.py`` fits over the rows of a cluster, many blocks
+at a time. The compiled loops over grids, and the threads that go on them together, are ``_grids.py``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Blockwise(StreamingSolver):
         for a union on up to 25,000 rows.
     sweeps : "auto" or int
         Passes over all blocks. ``"auto"``: 3, and 6 for a union on up to 25,000 rows; for a single kernel 2, and 1
-        above 200,000 rows in no order of time.
+        above 200,000 rows in no order of time (with fewer than 384 grids as many as visit 384, up to 6).
         More grids and fewer passes over them predict better for the same time.
     p : float
         Norm over the kernels, from 1 (sparse) to 2 (all equal); for a single kernel it means nothing.
@@ -114,7 +114,7 @@ class Blockwise(StreamingSolver):
         "validation_fraction": number(0, 0.5) | AUTO,
         "sample": whole(10),
     }
-    learns_bandwidths = True
+    learns_bandwidths = sums_rows = True
     losses = ("squared",)
     calibrates = chooses_C = True
 
@@ -165,6 +165,13 @@ class Blockwise(StreamingSolver):
     def run_over(self, stream):
         """Return the fit over a stream: its rows are read once, and swept over as often as it takes."""
         return SweepRun(self, stream)
+
+    def solve_rows(self, rows, first, held_out=None, on_iteration=None):
+        """Fit over rows that lie elsewhere, in few rounds: a round goes over many blocks."""
+        from .rounds import solve_in_rounds
+
+        self.check_params()
+        return solve_in_rounds(self, rows, first, held_out, on_iteration)
 
     # -- one pass --------------------------------------------------------------------------------------
 

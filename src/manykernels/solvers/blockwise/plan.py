@@ -209,7 +209,10 @@ def passes(solver, first: Problem, n_rows: int | None, single: bool) -> tuple[in
         grids = ONCE_GRIDS if many else SINGLE_GRIDS
         # In the order of time what one sweep leaves over is what lasts.
         once = many and solver.sweeps == "auto" and not _in_order_of_time(first)
-        sweeps = 1 if once else 2
+        # Fewer grids than one sweep is for are gone over as often as it takes to visit as many.
+        asked_grids = grids if solver.grids == "auto" else int(solver.grids)
+        again = min(MORE_SWEEPS, math.ceil(grids / asked_grids))
+        sweeps = again if once else 2
     asked = (solver.grids, grids), (solver.sweeps, sweeps)
     return tuple(own if given == "auto" else given for given, own in asked)  # type: ignore[return-value]
 

@@ -233,14 +233,9 @@ class SweepRun(StreamRun):
         return plan.result(W[1:], W[0], sweeps.state["theta"], norms, *tables, **fields)
 
     def _judged(self, result: Result) -> np.ndarray | None:
-        """Warn if the mean is as good on the rows held out, and return what turns scores into probabilities."""
-        held = self.held_out
-        if held is None or np.count_nonzero(held.sample_weight) < LEAST:
-            return None
-        F, mean = result.predictor.scores(held.X), self.targets / max(self.weight, 1e-300)
-        verdict = Verdict.of(compare(held.loss, held.Y, F, mean, held.sample_weight))
-        verdict.warn("Blockwise", "rows held out", REMEDY)
-        return fit_calibration(F, held.Y, held.sample_weight)
+        """Return what turns scores into probabilities, by the rows held out."""
+        mean = self.targets / max(self.weight, 1e-300)
+        return None if self.held_out is None else judged(result, self.held_out, mean)
 
     def _objective(self, total: float) -> tuple[float, np.ndarray]:
         """Return P, and the kernels' norms, from Σ_t s_t ‖R_t‖²."""
@@ -269,3 +264,13 @@ class SweepRun(StreamRun):
         penalty = norm(plan.norms(sweeps.units, state["W"]), self.solver.p) ** 2 + float(b @ b)
         # P - D = (1/n) [Σ s (½R² + ½R² - <R, R + f>)] + ... = -(1/n) Σ s <R, f> + (λ/2) (penalty + dual norm)
         return max(0.0, -inner / n + (penalty + dual_norm) / (2 * C * n))
+
+
+def judged(result: Result, held: Problem, mean: np.ndarray) -> np.ndarray | None:
+    """Warn if the mean is as good on rows held out, and return what turns scores into probabilities."""
+    if np.count_nonzero(held.sample_weight) < LEAST:
+        return None
+    F = result.predictor.scores(held.X)
+    verdict = Verdict.of(compare(held.loss, held.Y, F, mean, held.sample_weight))
+    verdict.warn("Blockwise", "rows held out", REMEDY)
+    return fit_calibration(F, held.Y, held.sample_weight)

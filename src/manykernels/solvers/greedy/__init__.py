@@ -187,7 +187,7 @@ class Greedy(Solver):
             warn_early(self, result.n_iter, "iterations", gap, why)
         return result
 
-    def solve_rows(self, rows, first, on_iteration=None):
+    def solve_rows(self, rows, first, held_out=None, on_iteration=None):
         """Take the same steps over rows that lie elsewhere, by sums over them."""
         from .summed import solve_summed
 

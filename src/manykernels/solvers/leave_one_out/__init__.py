@@ -77,8 +77,8 @@ MOST_LISTED = 500
 WIDTHS, RIDGES = 2.0 ** np.arange(-3, 3), (1e-2, 1e-1, 1.0)
 #: Learned bandwidths times these powers of two are candidates.
 POWERS = (-1, 0, 1)
-#: Kernels with a smaller share of the largest weight are left out.
-LEAST_SHARE = 0.01
+#: Kernels with a smaller share of the largest weight are left out, if that costs less than this log likelihood.
+LEAST_SHARE, NEGLIGIBLE = 0.01, 1.0
 TINY = np.finfo(float).tiny
 #: What all kernels of a view have together at least, where rows lack views.
 FLOOR = 0.002
@@ -392,6 +392,7 @@ class Learning:
             self.weighing = self.weighing.only(kept)
             weighed = weigh(self.weighing, log_noise, self.effort, fixed_noise=fixed is not None)
         self.singles = weighed.singles
+        weighed = replace(weighed, theta=self._trimmed(weighed))
         C = math.exp(-weighed.log_noise) / self.weight_unit if problem.choose_C else problem.C
         steps = tuple(np.mean(self.errors, axis=0).tolist()) if self.errors else ()
         return Learned(self._combination(candidates, weighed.theta), C, candidates, weighed, steps)
@@ -421,7 +422,9 @@ class Learning:
         chosen = [few_machines(trials, k if len(folds) > 1 else None) for k in range(len(folds))]
         F = np.full(self.problem.Y.shape, np.nan)
         F[self.used] = self.target_unit * self._target_scores(trials, folds, chosen, candidates)
-        theta = np.array([_without_small(row) for row in found.theta])
+        theta = np.array(
+            [_without_small(row, math.exp(t)) for row, t in zip(found.theta, found.log_noise, strict=True)]
+        )
         if self._lacking:
             self.singles = trials.alone(len(parts))
             theta = np.array([self._with_floor(candidates[0], row) for row in theta])
@@ -579,7 +582,6 @@ class Learning:
 
     def _combination(self, candidates, theta: np.ndarray) -> Combination:
         family: Any = self.problem.family
-        theta = _without_small(theta)
         if self._lacking:
             theta = self._with_floor(candidates[0], theta)
         used = np.flatnonzero(theta).tolist()
@@ -625,6 +627,18 @@ class Learning:
                 reached, idle = now, [*idle, name]
         return ~np.isin(views, idle)
 
+    def _trimmed(self, weighed: Weighed) -> np.ndarray:
+        """Return the weights without small ones, unless rows left out need them: without noise little is enough."""
+        reached = log_likelihood(weighed.error, self.rows.criterion)[0]
+        for power in range(1, 7):
+            theta = _shares(
+                np.where(weighed.theta >= LEAST_SHARE**power * weighed.theta.max(), weighed.theta, 0.0)
+            )
+            error = self.weighing(theta, weighed.log_noise, gradient=False)[0]
+            if self.weighing.mass * (log_likelihood(error, self.rows.criterion)[0] - reached) <= NEGLIGIBLE:
+                return theta
+        return weighed.theta
+
     def _with_floor(self, candidates: list[Candidate], theta: np.ndarray) -> np.ndarray:
         """Return weights of which every view has some: a row that has no other view must not get a constant."""
         views, theta = self._views_of(candidates), theta.copy()
@@ -655,7 +669,8 @@ class Learning:
         if len(self.folds) > 1:
             weights = [self._weighed_without(fold, learned.weighed) for fold in self.folds]
             candidates = candidates if len(candidates) > 1 else candidates * len(self.folds)
-        weights = [replace(w, theta=_without_small(w.theta)) for w in weights]
+        used = learned.weighed.theta > 0  # what was of no account for all rows is of none here
+        weights = [replace(w, theta=_shares(np.where(used, w.theta, 0.0))) for w in weights]
         groups = self._groups(candidates, n if n <= WHOLE_ROWS else LEFT_OUT_ROWS)
         F = np.full(self.problem.Y.shape, np.nan)
         F[self.used] = self.target_unit * left_out_scores(self.rows, candidates, self.folds, groups, weights)
@@ -692,10 +707,14 @@ def _dealt(order: np.ndarray, count: int) -> np.ndarray:
     return out
 
 
-def _without_small(theta: np.ndarray) -> np.ndarray:
-    """Return weights that sum to one, small ones being zero."""
-    theta = np.where(theta >= LEAST_SHARE * theta.max(), theta, 0.0)
-    return theta / theta.sum()
+def _without_small(theta: np.ndarray, least: float) -> np.ndarray:
+    """Return weights that sum to one, those being zero that are small beside the largest, and below `least`."""
+    return _shares(np.where(theta >= min(LEAST_SHARE * theta.max(), least), theta, 0.0))
+
+
+def _shares(theta: np.ndarray) -> np.ndarray:
+    """Return weights that sum to one."""
+    return theta / max(theta.sum(), TINY)
 
 
 def _ordered_sum(values: np.ndarray) -> np.ndarray:

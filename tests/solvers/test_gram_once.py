@@ -1,0 +1,95 @@
+"""One Gram matrix stands for all rows: the same weights, objective and certificate, for any C and p."""
+
+import numpy as np
+import pytest
+
+from manykernels import MKLClassifier, MKLRegressor
+from manykernels.families import Products
+from manykernels.kernels import RBF, Linear, Polynomial
+from manykernels.solvers import Alignment, LpNorm, Uniform
+from manykernels.solvers.gram_once import rows_of
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(600, 5))
+Y = np.column_stack([X[:, 0] + X[:, 1] * X[:, 2], X[:, 3] - 0.5 * X[:, 0] ** 2]) + 0.3 * rng.normal(
+    size=(600, 2)
+)
+S = rng.uniform(0.0, 2.0, 600)
+KERNELS = [
+    Linear(columns=[0, 1]),
+    Linear(columns=[2]),
+    Polynomial(2, columns=[0, 1, 2]),
+    Linear(columns=[3, 4]),
+]
+
+
+def batches(X, Y, s):
+    return [(X[a : a + 170], Y[a : a + 170], s[a : a + 170]) for a in range(0, len(X), 170)]
+
+
+def test_few_rows_have_the_gram_matrix_of_all():
+    Z = np.column_stack([np.ones(600), X, X[:, 0] + X[:, 1], Y])  # singular
+    G = Z.T @ (S[:, None] * Z)
+    phi, targets, s = rows_of(G, 2)
+    few = np.column_stack([np.ones(len(s)), phi, targets])
+    assert few.shape == (9, 9)
+    assert np.allclose(few.T @ (s[:, None] * few), G, rtol=0, atol=1e-12 * np.abs(G).max())
+
+
+@pytest.mark.parametrize(
+    "solver", [Uniform(), LpNorm(p=1), LpNorm(p=4 / 3, tol=1e-8), LpNorm(p=2), Alignment()], ids=repr
+)
+@pytest.mark.parametrize("kernels", [KERNELS, Products(degree=2)], ids=["list", "products"])
+def test_the_model_is_that_of_rows_in_memory(solver, kernels):
+    there = MKLRegressor(kernels, solver=solver, C=0.1).fit(batches(X, Y, S))
+    here = MKLRegressor(kernels, solver=solver, C=0.1, loss="squared").fit(X, Y, S)
+    # Both are within their gap of the optimum, and not nearer to each other than that; closed forms agree to rounding.
+    tol = 1e-8 if isinstance(solver, Uniform) or getattr(solver, "tol", 1) < 1e-6 else 2e-3
+    assert np.isclose(there.objective_, here.objective_, rtol=tol)
+    assert there.gap_kind_ == "exact" and there.gap_ <= max(1.1 * here.gap_, 1e-3 * there.objective_)
+    scale = np.abs(here.predict(X)).max()
+    assert np.allclose(there.predict(X), here.predict(X), atol=10 * np.sqrt(tol) * scale)
+    if tol == 1e-8:
+        assert np.allclose(there.weights_, here.weights_, rtol=1e-4, atol=1e-6 * here.weights_.max())
+
+
+def test_C_and_p_are_chosen_by_folds_of_all_rows():
+    model = MKLRegressor(KERNELS, solver=LpNorm(p="auto")).fit(batches(X, Y, S))
+    assert model.C_ > 0 and model.solver_.p == "auto"
+    fixed = [MKLRegressor(KERNELS, solver=LpNorm(), C=C).fit(batches(X, Y, S)) for C in (1e-4, 1e4)]
+    new = rng.normal(size=(2000, 5))
+    truth = np.column_stack([new[:, 0] + new[:, 1] * new[:, 2], new[:, 3] - 0.5 * new[:, 0] ** 2])
+    assert model.score(new, truth) >= max(m.score(new, truth) for m in fixed) - 0.01
+
+
+@pytest.mark.parametrize("C", [1e-6, 1e-2, 1e3, 1e8])
+def test_no_C_fails(C):
+    collinear = np.column_stack([X, X[:, 0] + 1e-9 * X[:, 1]])
+    kernels = [Linear(columns=[0, 5]), Linear(columns=[1, 2]), Linear(columns=[3, 4])]
+    model = MKLRegressor(kernels, solver=LpNorm(), C=C).fit(batches(collinear, Y, S))
+    assert np.isfinite(model.predict(collinear)).all() and np.isfinite(model.gap_)
+
+
+def test_labels_are_targets_of_the_squared_loss():
+    y = np.digitize(Y[:, 0], [-0.5, 0.5])
+    there = MKLClassifier(KERNELS, solver=LpNorm(), C=1.0).fit(batches(X, y, S))
+    here = MKLClassifier(KERNELS, solver=LpNorm(), loss="squared", C=1.0).fit(X, y, S)
+    assert np.isclose(there.objective_, here.objective_, rtol=2e-3)
+    assert there.predict_proba(X).shape == (600, 3)
+
+
+def test_random_features_are_certified_as_such():
+    kernels = [RBF(0.5), RBF(2.0), Linear()]
+    model = MKLRegressor(kernels, solver=LpNorm(), C=10.0).fit(batches(X, Y, S))
+    here = MKLRegressor(kernels, solver=LpNorm(), C=10.0).fit(X, Y, S)
+    assert model.gap_kind_ == "features" and model.gap_ <= 1e-3 * model.objective_
+    # 1,024 random features of a kernel err by about 1/√1024 of it.
+    assert np.abs(model.predict(X) - here.predict(X)).mean() < 0.1 * np.abs(here.predict(X)).mean()
+    assert np.argmax(model.weights_) == np.argmax(here.weights_)
+
+
+def test_what_has_no_gram_matrix_is_said():
+    with pytest.raises(ValueError, match="explicit or Fourier features"):
+        MKLRegressor(["laplacian"], solver=LpNorm(), C=1.0).fit(batches(X, Y, S))
+    with pytest.raises(ValueError, match="loss='squared'"):
+        MKLClassifier(KERNELS, solver=LpNorm(), loss="hinge", C=1.0).fit(batches(X, Y[:, 0] > 0, S))
