@@ -25,7 +25,6 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "numpydoc",
     "manykernels_pages",
@@ -94,6 +93,7 @@ else:
 
 # -- Pages -----------------------------------------------------------------------
 html_theme = "pydata_sphinx_theme"
+html_math_renderer = "mathml"
 html_title = f"manykernels {release}"
 html_static_path = ["_static"]
 html_css_files = ["manykernels.css"]

@@ -1,7 +1,8 @@
 """Directives whose contents come from the package itself, so that pages cannot fall behind it.
 
 ``{takes} LpNorm`` lists what a solver takes, ``{compatibility}`` is the table of all of them, and ``{commands}`` the
-reference of the command line. ``with_defaults`` adds the default of every parameter to the reference.
+reference of the command line. ``with_defaults`` adds the default of every parameter to the reference. Formulas become
+MathML, which browsers draw themselves, so that pages need no network.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 
 from docutils import nodes
 from docutils.statemachine import StringList
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util.docutils import SphinxDirective
 
 #: The kinds of `tests.contracts.compatibility` in words.
@@ -35,7 +37,8 @@ class _Written(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         node = nodes.Element()
         node.document = self.state.document
-        self.state.nested_parse(StringList(self.lines(), source=self.env.docname), self.content_offset, node)
+        lines = StringList(self.lines(), source=self.env.docname)
+        self.state.nested_parse(lines, self.content_offset, node, match_titles=True)
         return node.children
 
 
@@ -56,15 +59,19 @@ class Takes(_Written):
         refused = [loss for loss in LOSSES if loss not in losses]
         told = _coded(losses) if len(losses) <= len(refused) else "all" + _but(refused)
         return [
-            "| | |",
-            "|---|---|",
             f'| by name | `solver="{name}"` |',
-            f"| with its defaults | `{wanted}{inspect.signature(type(solver))}` |",
+            "|---|---|",
+            f"| defaults | {_coded(_defaults(type(solver))) or 'no parameters'} |",
             f"| kernels | {kinds} |",
             f"| losses | {told} |",
             f"| reference | {{py:class}}`manykernels.solvers.{wanted}` |",
             "",
         ]
+
+
+def _defaults(kind) -> list[str]:
+    """Return the parameters of a class, as they are by default."""
+    return [f"{name}={_shown(p.default)}" for name, p in inspect.signature(kind).parameters.items()]
 
 
 def _coded(words) -> str:
@@ -77,6 +84,13 @@ def _but(words) -> str:
 
 class Compatibility(_Written):
     """Two tables, solver by kernels and solver by loss."""
+
+    def run(self):
+        written = super().run()
+        for node in written:
+            if isinstance(node, nodes.table):
+                node["classes"].append("ticks")
+        return written
 
     def lines(self):
         from tests.contracts.compatibility import KINDS, kinds_of, losses_of, solvers
@@ -124,7 +138,7 @@ class Commands(_Written):
                 "```",
                 "",
             ]
-            lines += ["| | | default |", "|---|---|---|"]
+            lines += ["| | What it says | Default |", "|---|---|---|"]
             lines += [f"| `{p.name.upper()}` | {_cell(p.help)} | {_default(p)} |" for p in arguments]
             lines += [f"| {_flags(p)} | {_cell(p.help)} | {_default(p)} |" for p in options]
         return lines
@@ -177,8 +191,21 @@ def _shown(value) -> str:
     return getattr(value, "__name__", None) or repr(value)
 
 
+def _formula(self, node):
+    """Write a formula within a line."""
+    self.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def _displayed(self, node):
+    """Write a formula of its own."""
+    self.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app):
-    """Register the directives and the handler."""
+    """Register the directives, the handler and the formulas."""
+    app.add_html_math_renderer("mathml", (_formula, None), (_displayed, None))
     app.add_directive("takes", Takes)
     app.add_directive("compatibility", Compatibility)
     app.add_directive("commands", Commands)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 #: A block of Python, and the output below it if there is any; a comment `<!-- python` is run and not shown.
 BLOCK = re.compile(
-    r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```\n)?|^<!-- python\n(?P<hidden>.*?)^-->\n",
+    r"^```(?:python|\{code-block\} python\n:caption: manykernels\n)\n(?P<code>.*?)^```\n"
+    r"(?:\n*^```text\n(?P<output>.*?)^```\n)?|^<!-- python\n(?P<hidden>.*?)^-->\n",
     re.DOTALL | re.MULTILINE,
 )
 NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*\.?\d*(?:e[-+]?\d+)?|[-+]?\.\d+")
