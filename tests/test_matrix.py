@@ -17,9 +17,9 @@ from manykernels.solvers import HessianMKL
 STOCHASTIC = ("obscure", "ufo")
 #: The potentials of mirror descent.
 MIRROR = ("mirror-descent", "mirror-descent-1", "mirror-descent-1.1")
-#: Those that say how far they are from the optimum, but do not go there.
 #: Reduced gradients come close to the optimum here and stop, with a warning, before the dual does: Newton steps say so.
 STALLS = {("simple-mkl", "huber", "large C")}
+#: Those that say how far they are from the optimum, but do not go there.
 OPEN = ("single", *MIRROR, *STOCHASTIC)
 #: Those that take losses whose outputs share one score; the default does, too.
 SHARING = ("uniform", "single", "lp-1.05", "lp-4/3", "lp-2", "simple-mkl", "silp")
