@@ -135,7 +135,7 @@ def main():
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         found = costs(n, folder)
-        record = {"benchmark": "cluster", "rows": n, "costs": found}
+        record = {"benchmark": "cluster", "table_rows": n, "costs": found}
         record["minutes"] = {name: projection(cost, args.round) for name, cost in found.items()}
         record["weak_scaling"] = scaling(n, folder, args.workers)
     finish(record, args.out)

@@ -9,7 +9,8 @@ from sphinx.errors import ConfigError
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 EXAMPLES = ROOT / "examples"
-sys.path.insert(0, str(ROOT / "src"))
+# The package, what the tests know of it, and the directives of these pages.
+sys.path[:0] = [str(ROOT / "src"), str(ROOT), str(HERE / "_ext")]
 
 project = "manykernels"
 author = "The manykernels developers"
@@ -24,13 +25,13 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "numpydoc",
+    "manykernels_pages",
 ]
 root_doc = "index"
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
-exclude_patterns = ["_build", "_templates", "Thumbs.db", ".DS_Store"]
+exclude_patterns = ["_build", "_templates", "_ext", "Thumbs.db", ".DS_Store"]
 templates_path = ["_templates"]
 
 # -- Markdown ------------------------------------------------------------------
@@ -92,8 +93,14 @@ else:
 
 # -- Pages -----------------------------------------------------------------------
 html_theme = "pydata_sphinx_theme"
+html_math_renderer = "mathml"
 html_title = f"manykernels {release}"
+html_static_path = ["_static"]
+html_css_files = ["manykernels.css"]
 html_theme_options = {
+    "logo": {"text": f"manykernels {version}"},
+    "header_links_before_dropdown": 6,
+    "navbar_align": "left",
     "navigation_with_keys": False,
     "show_prev_next": True,
     "show_toc_level": 2,

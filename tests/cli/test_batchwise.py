@@ -152,7 +152,7 @@ def test_a_checkpoint_is_for_fits_batch_by_batch(folder, tmp_path):
     assert not (tmp_path / "c").exists()
     options = ("--solver", "lp-norm", "--drop", "label", "--checkpoint", tmp_path / "c")
     said = run("fit", folder, "-t", "y", "-o", tmp_path / "n.mk", *options, code=2)
-    assert "needs all rows in memory at once; use a solver that streams (" in said
+    assert "checkpoint is given, but LpNorm() keeps no state" in said
 
 
 def test_bad_options_are_refused_in_one_sentence(folder, tmp_path):

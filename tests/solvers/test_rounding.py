@@ -129,7 +129,7 @@ def test_cuts_on_one_kernel_end_at_once():
 def test_thousands_of_kernels_on_few_rows_are_aligned_in_seconds():
     rng = np.random.default_rng(0)
     X = rng.poisson(3.0, size=(6, 22))
-    model = MKLRegressor(Products(3), solver=Alignment(), C=1.0)  # 2,299 kernels
+    model = MKLRegressor(Products(3, standardize=False), solver=Alignment(), C=1.0)  # 2,299 kernels
     started = time.process_time()
     model.fit(X, X[:, 0] - X[:, 1])
     assert time.process_time() - started < 10
@@ -210,7 +210,9 @@ def test_members_too_large_to_compare_are_refused():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3)) * np.array([1e-14, 1e85, 1e84])
     with pytest.raises(ValueError, match="leaves the range of floats on these rows; standardise"):
-        MKLRegressor(Products(2), solver=Greedy(5), C=1.0, normalize=None).fit(X, rng.normal(size=60))
+        MKLRegressor(Products(2, standardize=False), solver=Greedy(5), C=1.0, normalize=None).fit(
+            X, rng.normal(size=60)
+        )
 
 
 @pytest.mark.parametrize("loss", ["squared", "hinge", "squared_hinge", "softmax"])
@@ -221,9 +223,11 @@ def test_kernels_too_large_to_add_up_are_refused(loss, degree):
         1e110 * rng.normal(size=(60, 2)),
         1e110 * rng.normal(size=(4, 3)),
     ):  # explicit features, matrices
-        model = MKLClassifier(Products(degree), solver=SILP(), loss=loss, C=1.0, normalize=None)
+        model = MKLClassifier(
+            Products(degree, standardize=False), solver=SILP(), loss=loss, C=1.0, normalize=None
+        )
         with (
             np.errstate(over="ignore", invalid="ignore"),
-            pytest.raises(ValueError, match="too large to add up"),
+            pytest.raises(ValueError, match=r"too large to add up|too extreme to compute with"),
         ):
             model.fit(X, np.arange(len(X)) % 2)

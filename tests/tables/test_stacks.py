@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from manykernels import MKLRegressor, load
+from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.kernels import RBF, Linear
 from manykernels.solvers import LpNorm
 from manykernels.tables.stacks import open_stack
@@ -48,6 +48,13 @@ def test_every_form_gives_the_same_predictions(form):
     wanted = model().fit(FORMS["kernels last"](K, ROWS), y).predict(FORMS["kernels last"](K_NEW, NEW_ROWS))
     fitted = model().fit(FORMS[form](K, ROWS), y)
     assert_array_equal(fitted.predict(FORMS[form](K_NEW, NEW_ROWS)), wanted)
+
+
+def test_classes_have_a_score_of_rows_left_out():
+    labels = np.where(y > 0, "high", "low")
+    fitted = MKLClassifier("precomputed", solver=LpNorm(), C=2.0).fit(K, labels)
+    stack = MKLClassifier("precomputed", solver=LpNorm(), C=2.0).fit(FORMS["kernels last"](K, ROWS), labels)
+    assert fitted.loo_score_ == stack.loo_score_
 
 
 def test_names_are_in_the_table_and_kernels_are_found_by_them(tmp_path):

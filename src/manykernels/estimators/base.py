@@ -485,7 +485,7 @@ class MKL(KernelEstimator):
             self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
                 Y = encoded(self._check_targets(y), self._n_classes, self.loss_)
-                self._score_left_out(Y, check_weights(sample_weight, X))
+                self._score_left_out(Y, check_weights(sample_weight, Y))
 
     def _check_arguments(self, on_iteration: OnIteration | None = None) -> None:
         """Refuse switches that are none, and what cannot be called."""

@@ -22,12 +22,10 @@ from .survey import Sample, Survey, Tally
 
 def is_lazy(value: Any) -> bool:
     """Whether a value is a dask collection, or a dict of these; dask is not imported for that."""
-    if isinstance(value, Mapping):
-        return bool(value) and all(map(is_lazy, value.values()))
-    package = type(value).__module__.partition(".")[0]
-    return package in ("dask", "dask_expr") and hasattr(
-        value, "__dask_graph__"
-    )  # DataFrames of 2024 are the latter's
+    if isinstance(value, Mapping) and not hasattr(value, "shape"):  # some sparse matrices are mappings
+        return len(value) > 0 and all(map(is_lazy, value.values()))
+    package = type(value).__module__.partition(".")[0]  # DataFrames of 2024 are dask_expr's
+    return package in ("dask", "dask_expr") and hasattr(value, "__dask_graph__")
 
 
 class Partition(Batches):

@@ -1,0 +1,40 @@
+"""The code on the pages runs, prints what they show, and their links lead somewhere."""
+
+import html
+import os
+import re
+
+import pytest
+from tests.docs.pages import DOCS, differences, pages, run
+
+#: What a page shows was printed by other versions of NumPy and BLAS; a figure that means something is not further away.
+REL, SLACK = 0.05, 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", pages(), ids=lambda path: path.stem)
+def test_the_code_on_a_page_runs_and_prints_what_the_page_shows(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    for block, printed in run(path):
+        if block.output is not None:
+            assert not differences(block.output, printed, REL, SLACK), f"{path.name}, line {block.line}"
+
+
+def test_an_output_that_differs_is_told():
+    assert differences("score 0.91\n", "score 0.71\n", REL, SLACK)
+    assert differences("score 0.91\n", "error 0.91\n", REL, SLACK)
+    assert not differences("score 0.91\n", "score  0.912\n", REL, SLACK)
+
+
+def test_the_flowchart_leads_to_pages_that_exist():
+    page = (DOCS / "which_solver.md").read_text()
+    targets = [html.unescape(t) for t in re.findall(r'href="([^"#]+)\.html', page)]
+    assert len(targets) > 10
+    assert [t for t in targets if not os.path.exists(DOCS / f"{t}.md")] == []
+    # The same places in words, below the picture.
+    words = page.partition("### The same in words")[2]
+    assert [
+        t for t in targets if f"({t}.md" not in words and f"({t.removeprefix('./')}.md" not in words
+    ] == []
