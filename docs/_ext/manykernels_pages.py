@@ -87,9 +87,8 @@ class Compatibility(_Written):
 
     def run(self):
         written = super().run()
-        for node in written:
-            if isinstance(node, nodes.table):
-                node["classes"].append("ticks")
+        for table in [table for node in written for table in node.findall(nodes.table)]:
+            table["classes"].append("ticks")
         return written
 
     def lines(self):
@@ -102,7 +101,11 @@ class Compatibility(_Written):
         losses = {name: losses_of(solver) for name, solver in every.items()}
         words = [word[0].upper() + word[1:] for word in KIND_WORDS.values()]
         return [
+            "## Kernels",
+            "",
             *_grid("Solver", words, every, lambda name: [kind in kinds[name] for kind in KINDS]),
+            "",
+            "## Losses",
             "",
             *_grid("Solver", [f"`{n}`" for n in LOSSES], every, lambda n: [x in losses[n] for x in LOSSES]),
             "",
@@ -184,6 +187,11 @@ def with_defaults(app, what, name, obj, options, lines):
             lines[i] += f", default {_shown(default)}"
 
 
+def with_fractions(app, what, name, obj, options, signature, returned):
+    """Show a default of 4/3 as such."""
+    return (signature.replace(repr(4 / 3), "4/3") if signature else signature), returned
+
+
 def _shown(value) -> str:
     """Return a default as one would type it."""
     if value == 4 / 3:
@@ -199,7 +207,7 @@ def _formula(self, node):
 
 def _displayed(self, node):
     """Write a formula of its own."""
-    self.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    self.body.append(f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
 
 
@@ -210,4 +218,5 @@ def setup(app):
     app.add_directive("compatibility", Compatibility)
     app.add_directive("commands", Commands)
     app.connect("autodoc-process-docstring", with_defaults, priority=100)  # before numpydoc reads them
+    app.connect("autodoc-process-signature", with_fractions)
     return {"parallel_read_safe": True}
