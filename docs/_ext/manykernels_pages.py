@@ -83,7 +83,9 @@ def _but(words) -> str:
 
 
 class Compatibility(_Written):
-    """Two tables, solver by kernels and solver by loss."""
+    """A table of solvers by ``kernels`` or by ``losses``."""
+
+    required_arguments = 1
 
     def run(self):
         written = super().run()
@@ -97,19 +99,15 @@ class Compatibility(_Written):
         from manykernels.losses import LOSSES
 
         every = solvers()
-        kinds = {name: kinds_of(solver) for name, solver in every.items()}
-        losses = {name: losses_of(solver) for name, solver in every.items()}
-        words = [word[0].upper() + word[1:] for word in KIND_WORDS.values()]
-        return [
-            "## Kernels",
-            "",
-            *_grid("Solver", words, every, lambda name: [kind in kinds[name] for kind in KINDS]),
-            "",
-            "## Losses",
-            "",
-            *_grid("Solver", [f"`{n}`" for n in LOSSES], every, lambda n: [x in losses[n] for x in LOSSES]),
-            "",
-        ]
+        if self.arguments[0] == "kernels":
+            words = [word[0].upper() + word[1:] for word in KIND_WORDS.values()]
+            return _grid("Solver", words, every, lambda name: [x in kinds_of(every[name]) for x in KINDS])
+        return _grid(
+            "Solver",
+            [f"`{x}`" for x in LOSSES],
+            every,
+            lambda name: [x in losses_of(every[name]) for x in LOSSES],
+        )
 
 
 def _grid(corner, heads, rows, marks) -> list[str]:
