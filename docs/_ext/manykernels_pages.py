@@ -83,13 +83,14 @@ def _but(words) -> str:
 
 
 class Compatibility(_Written):
-    """Two tables, solver by kernels and solver by loss."""
+    """A table of solvers by ``kernels`` or by ``losses``."""
+
+    required_arguments = 1
 
     def run(self):
         written = super().run()
-        for node in written:
-            if isinstance(node, nodes.table):
-                node["classes"].append("ticks")
+        for table in [table for node in written for table in node.findall(nodes.table)]:
+            table["classes"].append("ticks")
         return written
 
     def lines(self):
@@ -98,15 +99,15 @@ class Compatibility(_Written):
         from manykernels.losses import LOSSES
 
         every = solvers()
-        kinds = {name: kinds_of(solver) for name, solver in every.items()}
-        losses = {name: losses_of(solver) for name, solver in every.items()}
-        words = [word[0].upper() + word[1:] for word in KIND_WORDS.values()]
-        return [
-            *_grid("Solver", words, every, lambda name: [kind in kinds[name] for kind in KINDS]),
-            "",
-            *_grid("Solver", [f"`{n}`" for n in LOSSES], every, lambda n: [x in losses[n] for x in LOSSES]),
-            "",
-        ]
+        if self.arguments[0] == "kernels":
+            words = [word[0].upper() + word[1:] for word in KIND_WORDS.values()]
+            return _grid("Solver", words, every, lambda name: [x in kinds_of(every[name]) for x in KINDS])
+        return _grid(
+            "Solver",
+            [f"`{x}`" for x in LOSSES],
+            every,
+            lambda name: [x in losses_of(every[name]) for x in LOSSES],
+        )
 
 
 def _grid(corner, heads, rows, marks) -> list[str]:
@@ -184,6 +185,11 @@ def with_defaults(app, what, name, obj, options, lines):
             lines[i] += f", default {_shown(default)}"
 
 
+def with_fractions(app, what, name, obj, options, signature, returned):
+    """Show a default of 4/3 as such."""
+    return (signature.replace(repr(4 / 3), "4/3") if signature else signature), returned
+
+
 def _shown(value) -> str:
     """Return a default as one would type it."""
     if value == 4 / 3:
@@ -199,7 +205,7 @@ def _formula(self, node):
 
 def _displayed(self, node):
     """Write a formula of its own."""
-    self.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    self.body.append(f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
 
 
@@ -210,4 +216,5 @@ def setup(app):
     app.add_directive("compatibility", Compatibility)
     app.add_directive("commands", Commands)
     app.connect("autodoc-process-docstring", with_defaults, priority=100)  # before numpydoc reads them
+    app.connect("autodoc-process-signature", with_fractions)
     return {"parallel_read_safe": True}

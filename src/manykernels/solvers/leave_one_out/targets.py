@@ -24,7 +24,7 @@ NOISES = np.log(10.0) * np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
 #: And of those that a target has taken.
 NEAR_NOISES = np.array([-0.7, 0.0, 0.7])
 #: Mixtures of the first and of each further round, and further rounds.
-MIXTURES, ROUNDS = 40, 1
+MIXTURES, ROUNDS = 80, 1
 #: Candidates of a part that are mixed: the best for most targets.
 MIXED = 3
 #: How near the mixtures of a further round are to those that were taken: the concentration of their draws.
@@ -32,7 +32,7 @@ NEARNESS = 30.0
 #: Up to so many targets get a descent of their own.
 FEW_TARGETS = 32
 #: Most different pairs of weights and λ in the end: each takes a factor of a matrix of all rows.
-MOST_MACHINES = 64
+MOST_MACHINES = 128
 TINY = np.finfo(float).tiny
 
 
