@@ -1,4 +1,4 @@
-"""Shapley values of eight columns against their definition: all 256 sets, all combinations of the background's values."""
+"""Shapley values of eight columns by their definition: all 256 sets, all combinations of the background's values."""
 
 import itertools
 import math
