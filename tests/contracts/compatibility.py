@@ -1,6 +1,6 @@
 """Which solver takes which kernels and which loss: asked of the package itself, shown as a table by the documentation.
 
-`tests/test_matrix.py` holds this against the combinations that it fits.
+A slow test fits, or sees refused, every solver with every kind of kernels.
 """
 
 from __future__ import annotations
