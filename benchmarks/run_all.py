@@ -72,6 +72,7 @@ PARTS = (
     Part("mirror_descent_rows", papers=False),
     Part("products_recovery", papers=False),
     Part("products_growth", papers=False),
+    Part("cluster", papers=False),
     Part("interaction_discovery", papers=False),
     Part("knockoff_columns", papers=False),
     Part("stability_selection", papers=False),

@@ -19,7 +19,7 @@ from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.registry import bound_family
 from manykernels.solvers import Alignment, Greedy, LpNorm, SimpleMKL, TriplyStochastic, Uniform
-from manykernels.solvers.choosing import FINE, SAME, Trial, _search, chosen
+from manykernels.solvers.choosing import FINE, SAME, Trial, search_C, chosen
 from manykernels.solvers.folds import folds, left_out_at, some_rows
 
 KERNELS = [RBF(2.0), RBF(6.0), Linear()]
@@ -109,7 +109,7 @@ def test_the_kernel_of_two_stages_is_learned_once():
 
 @pytest.mark.parametrize("best", [-3.2, -1.0, 0.0, 0.4, 2.6, 5.0])
 def test_a_search_finds_the_valley_within_a_quarter_of_a_power(best):
-    trials = list(_search(lambda C: Trial(C, 1 + (np.log10(C) - best) ** 2, np.zeros((1, 1))), 0))
+    trials = list(search_C(lambda C: Trial(C, 1 + (np.log10(C) - best) ** 2, np.zeros((1, 1))), 0))
     found = min(trials, key=lambda t: t.error)
     assert abs(np.log10(found.C) - best) <= 0.25 + 1e-9
     assert len(trials) <= 6 + abs(round(best))
@@ -117,7 +117,7 @@ def test_a_search_finds_the_valley_within_a_quarter_of_a_power(best):
 
 
 def test_a_search_does_not_climb_a_plateau():
-    trials = list(_search(lambda C: Trial(C, 1 + 1e-3 / C, np.zeros((1, 1))), 0))
+    trials = list(search_C(lambda C: Trial(C, 1 + 1e-3 / C, np.zeros((1, 1))), 0))
     assert max(t.C for t in trials) <= 1e3
 
 

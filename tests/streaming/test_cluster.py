@@ -226,6 +226,7 @@ def test_rounds_see_every_class_wherever_it_is(synchronous):
     assert later.shape == (1200, 4) and np.allclose(later.compute().sum(axis=1), 1.0)
 
 
+@pytest.mark.slow
 def test_the_default_reads_categories_and_missing_values_through_dask(synchronous):
     X, y = smooth(1500)
     data = pd.DataFrame(X, columns=["a", "b", "c"]).assign(
