@@ -19,7 +19,7 @@ from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.registry import bound_family
 from manykernels.solvers import Alignment, Greedy, LpNorm, SimpleMKL, TriplyStochastic, Uniform
-from manykernels.solvers.choosing import FINE, SAME, Trial, search_C, chosen
+from manykernels.solvers.choosing import FINE, SAME, Trial, chosen, search_C
 from manykernels.solvers.folds import folds, left_out_at, some_rows
 
 KERNELS = [RBF(2.0), RBF(6.0), Linear()]
