@@ -65,11 +65,22 @@ def set_link(g, threshold, inverse, q, link):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def add_row(table, row, d):  # type: ignore[no-untyped-def]
-    """Add d times one row of all kernels to one output's table, O(n m)."""
-    n, m = row.shape
-    for t in range(n):
-        for j in range(m):
-            table[t, j] += d * row[t, j]
+    """Add d times one row of all kernels to one output's table, O(n m).
+
+    Over the flat arrays, as a loop over few kernels inside one over rows is not vectorised.
+    """
+    flat = table.reshape(table.size)  # refuses what is not contiguous, where ravel would copy
+    for t in range(len(row)):
+        flat[t] += d * row[t]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def add_row_to_both(table, other, row, d, e):  # type: ignore[no-untyped-def]
+    """Add d times one row of all kernels to one table and e times to another: the row is read once. O(n m)."""
+    flat, lagged = table.reshape(table.size), other.reshape(other.size)
+    for t in range(len(row)):
+        flat[t] += d * row[t]
+        lagged[t] += e * row[t]
 
 
 @njit(cache=True, nogil=True)
@@ -90,14 +101,16 @@ def update(K, T, M, i, z, coef, lag, b, g, total, diag, inverse):  # type: ignor
         for k in range(c):
             gained += z[k] * (2.0 * T[k, i, j] + z[k] * diag[i, j])
         g[j] = max(g[j] + inverse[j] * gained, 0.0)
+    row = np.ascontiguousarray(K[i]).ravel()
     for k in range(c):
         if z[k] != 0.0:
             coef[i, k] += z[k]
             b[k] += z[k]
             lag[i, k] += z[k] * total
-            add_row(T[k], K[i], z[k])
             if len(M) > 0:
-                add_row(M[k], K[i], z[k] * total)
+                add_row_to_both(T[k], M[k], row, z[k], z[k] * total)
+            else:
+                add_row(T[k], row, z[k])
 
 
 @njit(cache=True, nogil=True)

@@ -164,7 +164,7 @@ class Passes:
         of the sequential algorithm. A row that comes up twice in a block is one row with two visits.
         """
         rows, visits = self._block(order)
-        T, none = self.T[:, rows], self.M[:0]
+        T, none = np.take(self.T, rows, axis=1), self.M[:0]
         if len(waiting.rows):
             loop.add_gains(T, none, self._gains(rows, waiting.rows, waiting.change), 0)
         K = self.values.stack(rows, rows, self.precision)
