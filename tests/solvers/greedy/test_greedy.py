@@ -9,12 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 from manykernels import MKLClassifier, MKLRegressor
-from manykernels.families import Finite, Precomputed, Products
+from manykernels.families import Dirichlets, Finite, Precomputed, Products
 from manykernels.families.base import Best
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.solvers import Greedy, SimpleMKL
+from manykernels.solvers.active import Segment
 from manykernels.solvers.greedy.least_squares import LeastSquares, feature_sign
 from manykernels.solvers.greedy.oracle import Oracle
 from manykernels.solvers.greedy.refits import Refitter
@@ -83,6 +84,20 @@ def test_line_search_lowers_j_at_every_step(loss, family):
     assert (np.diff(mine.trace.extra["value"]) <= 1e-12).all()
     assert best * (1 - 1e-6) <= mine.objective <= best * (1 + 5e-3)
     assert mine.objective - mine.gap <= best * (1 + 1e-6)  # D is below the optimum
+
+
+def test_a_step_towards_one_kernel_takes_few_machines(monkeypatch):
+    """A search on the segment that keeps one of its ends takes 28 machines a step here."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-10, 10, (150, 1))
+    y = np.sign(np.sin(np.sqrt(2) * x) + np.sin(np.sqrt(12) * x))[:, 0]
+    machines, at = [], Segment.at
+    monkeypatch.setattr(Segment, "at", lambda segment, eta: machines.append(eta) or at(segment, eta))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solver = Greedy(15, corrective=False, max_iter=15)
+        model = MKLClassifier(Dirichlets((0, 10)), solver=solver, loss="hinge", C=10).fit(x, y)
+    assert len(machines) < 11 * model.n_iter_
 
 
 def test_scores_follow_from_the_dual_coefficients():

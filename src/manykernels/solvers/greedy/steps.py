@@ -412,6 +412,7 @@ class Stepwise(Pursuit):
         self.active = Active(self.problem, 1.0)
         self.values: list[float] = []
         self.bracket = Bracket()
+        self.eta = 0.5  # where the next search on a segment begins
 
     def steps(self) -> None:
         """Alg. 6, lines 4-10."""
@@ -481,7 +482,8 @@ class Stepwise(Pursuit):
     def _point(self, fit) -> Point:
         """Return the iterate."""
         active, fit = self.active, self.active.explicit(fit)
-        norms = active.norms(fit)
+        g = np.maximum(active.forms(fit.A), 0.0) / active.rho_sq if len(active) else np.zeros(0)
+        norms = active.norms(fit) if fit.W is not None else active.theta * np.sqrt(g)
         W = None
         if can(active.family, HasFeatures):
             W = getattr(active.predictor(fit, active.combination(norms)), "W", None)
@@ -494,7 +496,7 @@ class Stepwise(Pursuit):
             W=W,
             intercept=active.intercept(fit),
             objective=active.objective(fit, norms),
-            g=np.maximum(active.forms(fit.A), 0.0) / active.rho_sq if len(active) else np.zeros(0),
+            g=g,
             losses=norms,
         )
 
@@ -510,27 +512,36 @@ class Stepwise(Pursuit):
     def _line_search(self, z, rho_sq, value, point):
         """Alg. 6, line 8: the zero of dJ/dη = -(λ/2) (g_z - Σ_i θ_i g_i), θ the weights before, by regula falsi.
 
-        J is convex along the segment, so that the sign of the slope says on which side the minimum lies.
+        J is convex along the segment, so that the sign of the slope says on which side the minimum lies. The slope at
+        an end that stays twice in a row is halved (the Illinois rule): the slope bends near 0, and one end would stay
+        for tens of machines. It begins where the last search ended, as steps differ little in length.
         """
         if not len(self.active):
             return self._move(z, rho_sq, 1.0)
         segment = self.active.segment(z, rho_sq)
         low, high, slope_high = 0.0, 1.0, None
         slope_low = first = float(point.theta @ point.g) - segment.g(point.A)
-        eta, best = 0.5, (value, 0.0)
+        eta, best, last = self.eta, (value, 0.0), 0.0
         for _ in range(60):
             fit, slope = segment.at(eta)
             best = min(best, (self._value(fit), eta))
             if abs(slope) <= 1e-3 * abs(first) or high - low < 1e-12:
                 break
+            again, last = slope * last > 0, slope
             if slope < 0:
                 low, slope_low = eta, slope
+                slope_high = slope_high / 2 if again and slope_high is not None else slope_high
             else:
                 high, slope_high = eta, slope
-            share = 0.5 if slope_high is None else slope_low / (slope_low - slope_high)
+                slope_low = slope_low / 2 if again else slope_low
+            if slope_high is None:
+                eta = min(4 * eta, (low + high) / 2)
+                continue
+            share = slope_low / (slope_low - slope_high)
             eta = low + min(max(share, 0.05), 0.95) * (high - low)
         if best[1] == 0.0:
             return None
+        self.eta = min(best[1], 0.5)
         return segment.end(best[1])
 
     def extra(self):
