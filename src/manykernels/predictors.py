@@ -12,6 +12,7 @@ from ._util.arrays import product_width, row_blocks
 from ._util.shapes import WHOLE, Stored, check_arrays, demand
 from ._util.threads import map_in_threads
 from .combination import Combination, TargetCombination
+from .features import Exact
 from .features._thin import thin_scores
 
 
@@ -191,7 +192,7 @@ class Primal:
     ----------
     combination : Combination
     W : (Σ widths, c) array
-        Coefficients of the features of the members with weight, in their order.
+        Coefficients of the features of the members with weight, for any of the targets, in their order.
     intercept : (c,) array
     """
 
@@ -200,7 +201,7 @@ class Primal:
     intercept: np.ndarray
 
     def _members(self):
-        used = np.flatnonzero(self.combination.weights)
+        used = np.flatnonzero(np.atleast_2d(self.combination.weights).any(axis=0))
         members = [self.combination.members[i] for i in used.tolist()]
         family: Any = self.combination.family
         return used, members, family
@@ -428,7 +429,16 @@ def _adds_numbered(grids, slots, seen, W):
 
 
 def _adds_products(blocks, W):
-    """Return a function that adds Σ_b Z_b W_b, with one array for the features of block after block."""
+    """Return a function that adds Σ_b Z_b W_b, with one array for the features of block after block.
+
+    Exact features whose coefficients are in double precision are computed in it.
+    """
+    if isinstance(blocks[0], Exact) and W.dtype == np.float64:
+
+        def add_exact(X, out):
+            out += blocks[0].kernel.features(X) @ W
+
+        return add_exact
     width, c = blocks[0].width, W.shape[1]
     wide = np.zeros((len(W), product_width(c)), dtype=np.float32)
     wide[:, :c] = W

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._util.text import brief
 from ..persistence.checkpoint import Checkpoint
-from ..problem import Problem
+from ..problem import Problem, Result
+from ..solvers.gram_once import solve_grams
 from ..solvers.log import OnIteration
 from ..streaming.cluster import Block, LocalRows, Rows
 from ..streaming.sources import Chunk, Source, keys_of
@@ -70,13 +71,26 @@ def fit_rows(opening: Opening, on_iteration: OnIteration | None, saved: Any) -> 
     rows, apart = _rows(opening, first, held, found.n_rows)
     model._say(f"{rows.n_rows:,} rows in {rows.n_blocks:,} blocks, {brief(model.solver_, 200)}")
     try:
-        result = model.solver_.solve_rows(
-            rows, first, held_out=apart, on_iteration=model._progress(on_iteration)
-        )
+        result = _solved(model, rows, first, apart, model._progress(on_iteration))
         model._say(f"{rows.rounds} rounds over the rows, {rows.sent / 2**20:.1f} MiB sent and received")
     finally:
         rows.close()
     model._store(calibrated(model, result, first), first.C, first)
+
+
+def _solved(model: MKL, rows: Rows, first: Problem, apart: Problem | None, on_iteration) -> Result:
+    """Return the solver's result; where C or p was left open, the model gets the solver that has them."""
+    per_target = model._weighs_targets(first)
+    if not model.solver_.gram_once:
+        if per_target:
+            raise ValueError(
+                f"weights='per_target' is given, but {brief(model.solver_)} gives all targets of rows in files and on "
+                "clusters the same weights; use LpNorm, or weights='shared'."
+            )
+        return model.solver_.solve_rows(rows, first, held_out=apart, on_iteration=on_iteration)
+    known: dict[str, Any] = {"memory": model._memory, "on_iteration": on_iteration}
+    model.solver_, result = solve_grams(model.solver_, rows, first, per_target=per_target, **known)
+    return result
 
 
 def _held_out(opening: Opening, n_rows: int) -> HeldOut:
@@ -91,6 +105,8 @@ def _rows(opening: Opening, first: Problem, held: HeldOut, n_rows: int) -> tuple
     source: Any = opening.source
     to_block = ToBlock(opening, Encoding(opening.model, without_rows(first)))
     width, memory = first.X.shape[1], opening.model._memory
+    if opening.solver.gram_once:  # one pass, for which no row need be kept
+        memory = 0
     if not hasattr(source, "partitions"):
         units = [partial(_blocks_of, source, u, to_block) for u in range(len(source.unit_rows()))]
         return LocalRows(units, n_rows, width=width, memory=memory), None

@@ -201,6 +201,10 @@ class Family(BaseEstimator):
         """Return the weighted mean of κ_i(x_t, x_t) for every member."""
         raise NotImplementedError
 
+    def presences(self, X: Rows, members: Members) -> np.ndarray | None:
+        """Return which rows each member's mean diagonal is taken over, (n, m) of ones and zeros; None: over all."""
+        return None
+
     def diag(self, X: Rows, members: Members, weights: np.ndarray) -> np.ndarray:
         """Return Σ weights_i κ_i(x_t, x_t) for every row."""
         raise NotImplementedError

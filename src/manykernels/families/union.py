@@ -17,6 +17,7 @@ from .base import (
     Best,
     Enumerable,
     Family,
+    HasFeatures,
     HasRandomFeatures,
     Maximisable,
     Members,
@@ -36,8 +37,8 @@ def _all_can(capability: type) -> Callable[[Any], bool]:
 class Union(Searchable):
     """The kernels of several families together.
 
-    It can do what all of its parts can: list its members, find the best one, give random features. Members are pairs
-    of a part's number and a member of that part.
+    It can do what all of its parts can: list its members, find the best one, give explicit or random features. Members
+    are pairs of a part's number and a member of that part.
 
     Parameters
     ----------
@@ -101,6 +102,10 @@ class Union(Searchable):
         return [
             part.presence_of(X) if isinstance(part, View) else np.ones(X.shape[0]) for part in self.families()
         ]
+
+    def presences(self, X: Rows, members: Members) -> np.ndarray | None:
+        """Return p(x) of the part of every member, (n, m)."""
+        return np.column_stack(self._presences(X))[:, [k for k, _ in members]]
 
     def _factor(self, X: Rows) -> np.ndarray | None:
         """Return 1/√q(x) of every row, None where nothing is to be balanced; 0 for rows without any of the parts."""
@@ -232,6 +237,27 @@ class Union(Searchable):
         parts: list[Any] = self.families()
         return [(k, own) for k, part in enumerate(parts) for own in part.members()]
 
+    @available_if(_all_can(HasFeatures))
+    def features(self, X: Rows, members: Members) -> np.ndarray:
+        """Return the explicit features of the members, side by side in their order."""
+        ends = np.cumsum(self.widths(members))
+        out = np.empty((X.shape[0], int(ends[-1]) if len(ends) else 0))
+        for _, part, places, own in self._sorted(members):
+            phi = part.features(X, own)  # type: ignore[attr-defined]
+            cuts = np.cumsum(part.widths(own))[:-1]  # type: ignore[attr-defined]
+            for i, columns in zip(places.tolist(), np.split(phi, cuts, axis=1), strict=True):
+                out[:, ends[i] - columns.shape[1] : ends[i]] = columns
+        r = self._factor(X)
+        return out if r is None else out * r[:, None]
+
+    @available_if(_all_can(HasFeatures))
+    def widths(self, members: Members) -> np.ndarray:
+        """Return the number of features of each member."""
+        out = np.empty(len(members), dtype=np.intp)
+        for _, part, places, own in self._sorted(members):
+            out[places] = part.widths(own)  # type: ignore[attr-defined]
+        return out
+
     @available_if(_all_can(HasRandomFeatures))
     def random_features(self, members: Members, n_features: int, seed: int, size: int) -> list[Any]:
         """Return a map to random features for every member; a part's are seeded by its number."""
@@ -301,7 +327,11 @@ class UnionBank(TileBank):
             (places, bank.features(weights[places])) for places, bank in self.banks if weights[places].any()
         ]
         phi = np.hstack([own for _, (own, _) in used] or [np.empty((self.n_rows, 0))])
-        return phi, np.concatenate([places[owner] for places, (_, owner) in used] or [np.empty(0, dtype=int)])
+        owner = np.concatenate([places[owner] for places, (_, owner) in used] or [np.empty(0, dtype=int)])
+        if (np.diff(owner) >= 0).all():
+            return phi, owner
+        order = np.argsort(owner, kind="stable")  # as the family has them, whose members may be of any part
+        return phi[:, order], owner[order]
 
     def _gathered(self, values: Callable[[Bank], np.ndarray]) -> np.ndarray:
         out = np.empty(self.n_members)

@@ -82,6 +82,10 @@ class View(Family):
         """Return p(x) of every row."""
         return np.asarray(X[:, self.presence], dtype=float)
 
+    def presences(self, X: Rows, members: Members) -> np.ndarray | None:
+        """Return p(x), the same for every member, (n, m)."""
+        return np.repeat(self.presence_of(X)[:, None], len(members), axis=1)
+
     # -- what it is ------------------------------------------------------------------------------------
 
     @property
@@ -255,6 +259,14 @@ class OnView(Kernel):
         first = list(columns).index(self.view.first)
         last, presence = first + self.view.last - self.view.first, list(columns).index(self.view.presence)
         return OnView(View(self.view.name, self.view.family, first, last, presence), self.member)
+
+    def width(self, n_features: int) -> int:
+        """Return the number of explicit features, where the view's family has them."""
+        return int(self.view.widths([self.member])[0])
+
+    def features(self, X):
+        """Return the explicit features of the rows, where the view's family has them."""
+        return self.view.features(X, [self.member])
 
     def __call__(self, X, Z=None):
         """Return the Gram matrix of the rows of `X` and `Z`."""

@@ -116,7 +116,10 @@ class Reader:
             return self._power_sum(base, only)
         if all(isinstance(kernel, Linear) for factors in members for kernel in factors):
             return self._monomials(members)
-        return self._explicit(members) if isinstance(self.predictor, Primal) else self._kernel_sum(members)
+        if not isinstance(self.predictor, Primal):
+            return self._kernel_sum(members)
+        one_each = all(len(factors) == 1 for factors in members)  # a product in a union has no map of its own
+        return self._explicit(members) if one_each else self._sampled(whole)
 
     # -- kernels and variables -------------------------------------------------------------------------
 

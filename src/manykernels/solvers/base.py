@@ -69,7 +69,7 @@ class Solver(BaseEstimator):
     sums_rows : bool
         Whether it can do with sums over the rows, which may then lie in files or on a cluster: ``solve_rows``.
     gram_once : bool
-        Whether these are a Gram matrix of all features, by which C is chosen, too.
+        Whether these are a Gram matrix of all features, by which C is chosen, too: ``gram_once.solve_grams``.
     rules : dict of str to Rule
         What each parameter may be.
     """

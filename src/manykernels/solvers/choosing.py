@@ -216,7 +216,7 @@ def _of_solvers(problem: Problem, candidates: list[Solver], open_C: bool) -> Fou
     if not cut:
         return Found(*[[] for _ in candidates])
     all_trials: list[list[Trial]] = []
-    start = _start(problem)
+    start = start_of(problem)
     for solver in candidates:
         rough = solver.rough()
 
@@ -232,7 +232,7 @@ def _of_solvers(problem: Problem, candidates: list[Solver], open_C: bool) -> Fou
     return Found(*all_trials)
 
 
-def _start(problem: Problem) -> int:
+def start_of(problem: Problem) -> int:
     """Return where C is 1 over the size of the kernels times that of the weights, in half powers of ten.
 
     Scaled kernels have size 1. A factor of all weights is one of C, and must not change what is chosen.
@@ -319,7 +319,7 @@ def _of_machines(problem: Problem, combination: Combination) -> Found:
     def trial(C: float) -> Trial:
         return cut.trial(C, run)
 
-    return Found(list(search_C(trial, _start(problem))))
+    return Found(list(search_C(trial, start_of(problem))))
 
 
 def _in_closed_form(problem: Problem, combination: Combination) -> list[Trial]:

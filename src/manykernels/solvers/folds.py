@@ -76,8 +76,17 @@ def units(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         used, rank = used[order], rank[order]
     if problem.groups is not None:
         return used, problem.groups[used]
-    cells = len(np.unique(rank)) < len(rank) / CELL_ROWS
-    return used, np.arange(len(rank)) if cells else rank
+    return used, np.arange(len(rank)) if _are_cells(rank) else rank
+
+
+def has_cells(problem: Problem) -> bool:
+    """Whether a row has many equals as a rule, as in a table of categories."""
+    used = np.flatnonzero(problem.sample_weight > 0)
+    return _are_cells(_words(problem.X[used]))
+
+
+def _are_cells(rank: np.ndarray) -> bool:
+    return len(np.unique(rank)) < len(rank) / CELL_ROWS
 
 
 def _words(X) -> np.ndarray:

@@ -215,7 +215,7 @@ class Workspace:
     def predictor(self, iterate: Iterate) -> Predictor:
         """Return the predictor of an iterate."""
         combination, c = self.combination(iterate), self.problem.n_outputs
-        # A union has no features of its own to predict by, even where its bank does.
+        # Where some parts of a union have no features, its bank may still have those of the members in use.
         if iterate.W is not None and can(self.family, HasFeatures):
             return Primal(combination, _of_all(iterate.W, c), iterate.intercept)
         A = _of_all(self._pooled(iterate.A), c)

@@ -145,6 +145,17 @@ class Alignment(SolvesGrams, TwoStageSolver):
                 f"{given} of Alignment is {getattr(self, given)!r}, which {where} does not know; leave it out."
             )
 
+    def check_sums(self):
+        """Refuse criteria that ask for the rows' classes or pairs, where there are only sums over rows."""
+        asked = {"criterion": self.criterion != "alignment", "centred": not self.centred}
+        asked["max_iter"] = self.max_iter is not None
+        given = next((name for name, changed in asked.items() if changed), None)
+        if given is not None:
+            raise ValueError(
+                f"{given} of Alignment is {getattr(self, given)!r}, which needs rows in memory; leave it out for rows in "
+                "files and on clusters."
+            )
+
     def check_compatible(self, family, loss):
         """Refuse stochastic steps over anything but products."""
         super().check_compatible(family, loss)
