@@ -7,6 +7,7 @@
 `BandwidthsDisplay`       the learned bandwidth of each column
 `ConvergenceDisplay`      gap, objective or left-out error along the fit
 `CalibrationDisplay`      how often what is said with a probability comes true
+`PathDisplay`             scores of rows left out, or the kernels' shares, along C and p
 ========================  ================================================================
 
 ``from_estimator`` takes a fitted model, by its public attributes alone; ``look.py`` is the look they share.
@@ -19,6 +20,7 @@ from .calibration import CalibrationDisplay
 from .components import ComponentsDisplay
 from .convergence import ConvergenceDisplay
 from .interactions import InteractionsDisplay
+from .path import PathDisplay
 from .weights import WeightsDisplay
 
 __all__ = [
@@ -27,5 +29,6 @@ __all__ = [
     "ComponentsDisplay",
     "ConvergenceDisplay",
     "InteractionsDisplay",
+    "PathDisplay",
     "WeightsDisplay",
 ]

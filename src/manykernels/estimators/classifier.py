@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -22,6 +22,9 @@ from ..solvers.calibration import probabilities as calibrated
 from . import targets
 from .available import available_unless
 from .base import MKL, Kernels, Normalize, OnIteration, RandomState, lazily, why_no_batches, within_floats
+
+if TYPE_CHECKING:
+    from ..findings import SolutionPath
 
 
 def _why_no_probabilities(estimator) -> str | None:
@@ -205,6 +208,35 @@ class MKLClassifier(ClassifierMixin, MKL):
         """
         self._fit(X, y, sample_weight, on_iteration, init, checkpoint, classes, groups)
         return self
+
+    def path(self, X, y=None, sample_weight=None, *, C=None, p=None, cv=5) -> SolutionPath:
+        """Return the models of a grid of C and p, and how well each predicts rows that it has not seen.
+
+        The model itself is not fitted. With the squared loss on explicit features, fewer than rows, one pass sums up
+        the Gram matrix of every fold, and each model is a small problem from there on, however many rows there are; so
+        it is for rows in files and on a Dask cluster, with Fourier features, too. Other kernels and losses are fitted
+        fold by fold, each from the weights of the last.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in ``fit``
+        C : sequence of float, optional
+            By default half powers of ten from 0.001 to 10,000.
+        p : sequence of float, optional
+            Norms over kernels, for solvers that have one; by default the solver's own, and with ``"auto"`` all that it
+            chooses from.
+        cv : int, splitter or iterable
+            The folds; for rows in files and on clusters their number, and equal rows are in one fold.
+
+        Returns
+        -------
+        SolutionPath
+            ``table()`` lists errors, objectives and gaps, ``best_model`` is the one with the least error of rows left
+            out, and :class:`~manykernels.displays.PathDisplay` draws it.
+        """
+        from .paths import solution_path  # here, since fits do without
+
+        return solution_path(self, X, y, sample_weight, C=C, p=p, cv=cv)
 
     @available_unless(why_no_batches)
     def partial_fit(self, X, y, classes=None, sample_weight=None) -> Self:

@@ -61,6 +61,19 @@ def fit_rows(opening: Opening, on_iteration: OnIteration | None, saved: Any) -> 
             f"checkpoint is given, but {brief(opening.solver)} keeps no state of rows that are summed over; leave it "
             "out: a fit that is begun again ends in the same model."
         )
+    rows, first, apart = opened_rows(opening)
+    model._say(f"{rows.n_rows:,} rows in {rows.n_blocks:,} blocks, {brief(model.solver_, 200)}")
+    try:
+        result = _solved(model, rows, first, apart, model._progress(on_iteration))
+        model._say(f"{rows.rounds} rounds over the rows, {rows.sent / 2**20:.1f} MiB sent and received")
+    finally:
+        rows.close()
+    model._store(calibrated(model, result, first), first.C, first)
+
+
+def opened_rows(opening: Opening) -> tuple[Rows, Problem, Problem | None]:
+    """Return the rows of a source, the problem on a first sample of them, and the rows that are held out."""
+    model = opening.model
     found, sample = opening._look()
     assert found.n_rows is not None
     held = _held_out(opening, found.n_rows)
@@ -69,13 +82,7 @@ def fit_rows(opening: Opening, on_iteration: OnIteration | None, saved: Any) -> 
     first = opening._first_problem(sample, found)
     first = first if model.solver_.gram_once else with_C(model, first)
     rows, apart = _rows(opening, first, held, found.n_rows)
-    model._say(f"{rows.n_rows:,} rows in {rows.n_blocks:,} blocks, {brief(model.solver_, 200)}")
-    try:
-        result = _solved(model, rows, first, apart, model._progress(on_iteration))
-        model._say(f"{rows.rounds} rounds over the rows, {rows.sent / 2**20:.1f} MiB sent and received")
-    finally:
-        rows.close()
-    model._store(calibrated(model, result, first), first.C, first)
+    return rows, first, apart
 
 
 def _solved(model: MKL, rows: Rows, first: Problem, apart: Problem | None, on_iteration) -> Result:

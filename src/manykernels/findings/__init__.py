@@ -9,7 +9,7 @@ sums of products of such functions in closed form, ``sampling.py`` by samples fo
 lays grids over columns in their own units.
 
 ``selection.py`` counts what fits on half of the rows select (``halves.py`` makes them), and ``bounds.py`` says what to
-expect of it. ``imitations.py`` has knockoffs.
+expect of it. ``imitations.py`` has knockoffs. ``path.py`` holds the models of a grid of C and p, and their errors.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .attribution import Shapley, Shares, shapley, shares
     from .bounds import selection_bound
     from .imitations import Knockoffs, knockoffs
+    from .path import SolutionPath
     from .selection import Stability, stability
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Knockoffs",
     "Shapley",
     "Shares",
+    "SolutionPath",
     "Stability",
     "components",
     "knockoffs",
@@ -46,6 +48,7 @@ _ROOM = {
     "attribution": "Shapley Shares shapley shares",
     "bounds": "selection_bound",
     "imitations": "Knockoffs knockoffs",
+    "path": "SolutionPath",
     "selection": "Stability stability",
 }
 _HOMES = {name: home for home, names in _ROOM.items() for name in names.split()}

@@ -152,8 +152,8 @@ class Alignment(SolvesGrams, TwoStageSolver):
         given = next((name for name, changed in asked.items() if changed), None)
         if given is not None:
             raise ValueError(
-                f"{given} of Alignment is {getattr(self, given)!r}, which needs rows in memory; leave it out for rows in "
-                "files and on clusters."
+                f"{given} of Alignment is {getattr(self, given)!r}, which needs rows in memory; leave it out for "
+                "rows in files and on clusters."
             )
 
     def check_compatible(self, family, loss):

@@ -2,11 +2,11 @@
 
 The objective is a function of G = Σ_t s_t [1, φ_t]ᵀ [1, φ_t], Σ_t s_t [1, φ_t]ᵀ y_t and Σ_t s_t y_t² alone, which are
 summed in double precision in one pass over the rows, wherever these are. A factor of G has no more rows than G, and
-stands for all of them: turned so that its first column is constant, it is a table with the features and targets of a few
-rows of equal weight, on which every solver finds the same weights, objective and certificate as on the rows themselves, in
-a time that does not depend on n. Folds of the rows have sums of their own, so that C and p are chosen by cross-validation
-over all rows, and scored along a grid, without another look at them. Targets with weights of their own are one small
-problem each, on the same few rows.
+stands for all of them: turned so that its first column is constant, it is a table with the features and targets of a
+few rows of equal weight, on which every solver finds the same weights, objective and certificate as on the rows
+themselves, in a time that does not depend on n. Folds of the rows have sums of their own, so that C and p are chosen by
+cross-validation over all rows, and scored along a grid, without another look at them. Targets with weights of their own
+are one small problem each, on the same few rows.
 
 ===============  =====================================================================================
 ``features.py``  the features of all kernels, explicit, polynomial, Fourier or of views, and their sums
@@ -19,6 +19,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,7 @@ class GramOnce:
         squares = sums.squares(self.features.shift)
         if scale.how == "trace":
             ends = np.concatenate([[0], np.cumsum(self.widths)])
-            each = np.array([squares[a:b].sum() for a, b in zip(ends[:-1], ends[1:], strict=True)])
+            each = np.array([squares[a:b].sum() for a, b in pairwise(ends)])
             return np.divide(each, sums.mass, out=np.zeros(len(each)), where=sums.mass > 0) * penalty
         own = [self.members.index((j,)) for j in range(self.family._r)]
         return self.family.factor_scale(squares[own] / sums.weight, self.members) * penalty

@@ -98,9 +98,7 @@ class Features:
         """Return the features of rows, in double precision."""
         if self.sizes is None:
             return self.family.features(X, self.members)
-        parts = [
-            m.kernel.features(X) if isinstance(m, Exact) else m.block(0).transform(X) for m in self.maps
-        ]
+        parts = [m.kernel.features(X) if isinstance(m, Exact) else m.block(0).transform(X) for m in self.maps]
         return np.hstack(parts).astype(np.float64, copy=False)
 
     def predictor(
@@ -125,7 +123,9 @@ class Features:
             for k in np.unique(fold[rows]).tolist():
                 own = fold[rows] == k
                 out.add(k, Z[own], block.Y[rows][own], block.s[rows][own])
-                out.mass[k] += block.s[rows][own].sum() if present is None else block.s[rows][own] @ present[own]
+                out.mass[k] += (
+                    block.s[rows][own].sum() if present is None else block.s[rows][own] @ present[own]
+                )
         return out
 
 
@@ -136,7 +136,9 @@ def fold_of(block: Block, folds: int, cells: bool) -> np.ndarray:
     """
     if folds == 1 or not len(block.s):
         return np.zeros(len(block.s), dtype=int)
-    bits = (np.ascontiguousarray(block.X, dtype=np.float64) + 0.0).view(np.uint64)  # a negative zero equals zero
+    bits = (np.ascontiguousarray(block.X, dtype=np.float64) + 0.0).view(
+        np.uint64
+    )  # a negative zero equals zero
     factors = np.random.default_rng(SEED).integers(2**62, size=bits.shape[1], dtype=np.uint64) * 2 + 1
     with np.errstate(over="ignore"):
         keys = ((bits ^ (bits >> np.uint64(32))) * factors).sum(axis=1, dtype=np.uint64)
