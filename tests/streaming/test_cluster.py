@@ -313,12 +313,6 @@ def test_targets_in_other_partitions_are_refused(synchronous):
         products().fit(da.from_array(X, chunks=(800, 6)), da.from_array(y, chunks=((700, 800),)))
 
 
-def test_views_as_collections_are_refused(synchronous):
-    X, y = (da.from_array(v, chunks=(500, *v.shape[1:])) for v in table())
-    with pytest.raises(ValueError, match="X is views, a, b, as dask collections"):
-        products().fit({"a": X[:, :3], "b": X[:, 3:]}, y)
-
-
 def test_empty_collections_are_refused(synchronous):
     data = frame(20)
     with pytest.raises(ValueError, match="The source is empty"):

@@ -158,7 +158,7 @@ class PathDisplay:
         i, j = self.best
         best = float(values[i, j].mean())
         ax.scatter([self.C[j]], [best], s=110, facecolors="none", edgecolors=INK, linewidths=1.4, zorder=4)
-        ax.annotate("best", (self.C[j], best), (0, 9), textcoords="offset points", ha="center")
+        ax.annotate("least loss", (self.C[j], best), (0, 9), textcoords="offset points", ha="center")
         ax.set_ylabel(f"{self.score_name if kind == 'score' else 'mean loss'} of rows left out")
         means = values.mean(axis=2)
         if (

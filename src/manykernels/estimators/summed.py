@@ -120,6 +120,7 @@ def _rows(opening: Opening, first: Problem, held: HeldOut, n_rows: int) -> tuple
     from ..streaming.partitions import Prepare, dask_rows, held_out_rows, n_workers
 
     opening.source = Source()  # what is sent to workers has no graph in it
+    opening.source.views, opening.source.names = source.views, source.names
     keep = 8 * n_rows * (width + 2) <= memory * n_workers()
     prepare = Prepare(to_block, opening.stamps, held)
     rows = dask_rows(source.partitions, prepare, n_rows - held.count, keep=keep)

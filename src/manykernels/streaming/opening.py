@@ -67,7 +67,10 @@ def open_source(
     if columns is not None and drop is not None:
         raise ValueError("columns and drop exclude each other; give one of them.")
     if views is not None:
-        source = copy(open_source(data, columns=columns, drop=drop, whole=whole, chunk_rows=chunk_rows))
+        text: dict[str, Any] = {"sep": sep, "decimal": decimal, "encoding": encoding}
+        source = copy(
+            open_source(data, columns=columns, drop=drop, whole=whole, chunk_rows=chunk_rows, **text)
+        )
         source.views = views
         return source
     if isinstance(data, Source):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._util.text import brief
+from ..tables.views import Views
 from .cluster import Block, DaskRows, active_client, added, check_workers, computed
 from .columns import is_names, listed, predict_rows
 from .sources import Batches, Chunk, Source, check_finite, keys_of, uniform
@@ -104,7 +105,7 @@ def open_partitions(
 
     Parameters
     ----------
-    X : dask DataFrame or array
+    X : dask DataFrame or array, or a dict of these, the views
     y, sample_weight : names of columns, or dask collections with the same partitions
     features : names of columns, optional
         Those to predict from; all others than y and the weights by default.
@@ -121,9 +122,14 @@ def open_partitions(
             roles.append([None] * len(frames))
             continue
         if not is_lazy(value):
+            what, column = (
+                ("several views as dask collections", "")
+                if isinstance(X, Mapping)
+                else ("a dask collection", ", or the name of a column of X")
+            )
             raise ValueError(
-                f"{name} is {brief(value)}, and X is a dask collection; pass a dask array or series with the same "
-                f"partitions, or the name of a column of X."
+                f"{name} is {brief(value)}, and X is {what}; pass a dask array or series with the same "
+                f"partitions{column}."
             )
         parts = _delayed_parts(value)
         if len(parts) != len(frames):
@@ -132,17 +138,45 @@ def open_partitions(
             )
         roles.append(parts)
     own = [None if not is_names(v) else v for v in (y, sample_weight)]
-    meta = getattr(X, "_meta", None)
-    first = meta if hasattr(X, "columns") else (np.zeros((0, int(X.shape[1]))), None)
-    if hasattr(X, "columns") and own == [None, None] and y is not None:
-        first = (meta, None)
+    first: Any = _no_rows(X)
+    if not hasattr(X, "columns") or (own == [None, None] and y is not None):
+        first = (first, None)
     reader: Any = Partition([first], columns, drop).bind(own[0], own[1], features, any_kind=any_kind)
     reader.batches = ()
     return Partitions(list(zip(frames, *roles, strict=True)), reader)
 
 
+def _no_rows(X) -> Any:
+    """Return what a partition looks like, without rows."""
+    if isinstance(X, Mapping):
+        return {name: _no_rows(part) for name, part in X.items()}
+    return X._meta if hasattr(X, "columns") else np.zeros((0, int(X.shape[1])))
+
+
+def _side_by_side(names: Sequence[Any], *parts: Any) -> dict[Any, Any]:
+    return dict(zip(names, parts, strict=True))
+
+
+def _delayed_views(views: Mapping[Any, Any]) -> list[Any]:
+    """Return the partitions of several views, each a dict of those that lie at its place."""
+    from dask import delayed
+
+    parts = {name: _delayed_parts(view) for name, view in views.items()}
+    first = next(iter(parts))
+    for name, own in parts.items():
+        if len(own) != len(parts[first]):
+            raise ValueError(
+                f"view {brief(name)} of X has {len(own)} partitions, and {brief(first)} has {len(parts[first])}; "
+                "repartition one like the other, with the same rows in each."
+            )
+    call = delayed(_side_by_side, pure=False, traverse=False)
+    return [call(list(parts), *own) for own in zip(*parts.values(), strict=True)]
+
+
 def _delayed_parts(value) -> list[Any]:
     """Return the partitions of a collection, rows along the first axis, its graph made as small as it gets."""
+    if isinstance(value, Mapping):
+        return _delayed_views(value)
     if hasattr(value, "chunks") and not hasattr(value, "columns"):
         if value.ndim not in (1, 2):
             raise ValueError(f"X must be a matrix, one line per row, and is {brief(value)}.")
@@ -157,7 +191,7 @@ class Lazy(Source):
 
     Parameters
     ----------
-    data : dask DataFrame or array
+    data : dask DataFrame or array, or a dict of these, the views
     columns, drop : lists of str, optional
         The columns to predict from, or those to leave out.
     """
@@ -166,10 +200,9 @@ class Lazy(Source):
     partitions: Partitions
 
     def __init__(self, data, columns=None, drop=None):
-        if isinstance(data, Mapping):
+        if isinstance(data, Mapping) and not (columns is None and drop is None):
             raise ValueError(
-                f"X is views, {', '.join(map(str, data))}, as dask collections, which are fitted as one table only; "
-                "join their columns, or pass views in memory."
+                "columns and drop are for one table; choose the columns of every view beforehand."
             )
         self.data, self.columns, self.drop = data, columns, drop
 
@@ -181,7 +214,10 @@ class Lazy(Source):
     @property
     def width(self):
         """Number of features."""
-        return len(self.names) if self.names is not None else int(self.data.shape[1])
+        if self.names is not None:
+            return len(self.names)
+        parts = self.data.values() if isinstance(self.data, Mapping) else [self.data]
+        return sum(len(part.columns) if hasattr(part, "columns") else int(part.shape[1]) for part in parts)
 
     def bind(self, y=None, sample_weight=None, features=None, *, any_kind=False):
         bound = copy.copy(self)
@@ -191,7 +227,8 @@ class Lazy(Source):
         return bound
 
     def unit_rows(self):
-        return [None] * self.data.npartitions
+        one = next(iter(self.data.values())) if isinstance(self.data, Mapping) else self.data
+        return [None] * one.npartitions
 
 
 # -- what a fit must know first --------------------------------------------------------------------------
@@ -215,7 +252,9 @@ class Stamp:
     def of(cls, chunk: Chunk) -> Stamp:
         """Return the stamp of rows."""
         total = 0
-        for values in (chunk.X, chunk.y, chunk.sample_weight):
+        views = chunk.X.parts.values() if isinstance(chunk.X, Views) else ()
+        several = [matrix for part in views for matrix in (getattr(part.table, "matrix", None), part.present)]
+        for values in (chunk.X, chunk.y, chunk.sample_weight, *several):
             if isinstance(values, np.ndarray) and not values.dtype.hasobject:
                 total = zlib.crc32(np.ascontiguousarray(values).tobytes(), total)
         return cls(len(chunk), total)
@@ -322,7 +361,9 @@ def predict_lazily(model, X, method: str):
     kept = delayed(model, traverse=False, pure=False)
     call = delayed(_predicted, pure=False, traverse=False)
     parts = [call(kept, method, part) for part in _delayed_parts(X)]
-    sizes = X.chunks[0] if hasattr(X, "chunks") and not hasattr(X, "columns") else [np.nan] * len(parts)
+    one = next(iter(X.values())) if isinstance(X, Mapping) else X
+    known = hasattr(one, "chunks") and not hasattr(one, "columns")
+    sizes = one.chunks[0] if known else [np.nan] * len(parts)
     shapes = [(size, *outputs.shape[1:]) for size in sizes]
     arrays = [da.from_delayed(p, shape, meta=outputs) for p, shape in zip(parts, shapes, strict=True)]
     return da.concatenate(arrays, axis=0, allow_unknown_chunksizes=True)
@@ -340,10 +381,14 @@ def _outputs(model, X, method: str) -> np.ndarray:
 
 
 def _predicted(model, method: str, X) -> np.ndarray:
+    if isinstance(X, Mapping):
+        X = Views(X)
     if not len(X):
         return _outputs(model, X, method)
-    names = getattr(model, "feature_names_in_", None)
-    if names is not None and hasattr(X, "columns") and hasattr(X, "iloc"):
+    columns, names = getattr(model, "columns_", None), getattr(model, "feature_names_in_", None)
+    if hasattr(columns, "of_table"):  # the model has views, whose columns may lie side by side
+        X = X if isinstance(X, Views) else columns.of_table(X)
+    elif names is not None and hasattr(X, "columns") and hasattr(X, "iloc"):
         X = X[[name for name in names if name in set(X.columns)]]  # targets may lie beside them
     return predict_rows(model, X, method)
 
