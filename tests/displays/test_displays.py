@@ -13,12 +13,14 @@ from manykernels.displays import (
     ComponentsDisplay,
     ConvergenceDisplay,
     InteractionsDisplay,
+    PathDisplay,
     WeightsDisplay,
 )
 from manykernels.displays.calibration import wilson
 from manykernels.displays.look import INK, shortened, svg
 from manykernels.families import Products
 from manykernels.findings import components
+from manykernels.kernels import Linear
 from manykernels.solvers import Greedy, LpNorm, SimpleMKL
 
 
@@ -285,3 +287,38 @@ def test_frequencies_of_selection_are_those_of_the_pairs(kind, mixed):
     assert display.plot(kind=kind).ax_ is not None
     with pytest.raises(ValueError, match="kind is 'tree'; it must be 'matrix' or 'network'"):
         display.plot(kind="tree")
+
+
+# -- paths ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def path():
+    X, y = waves()
+    model = MKLRegressor([Linear(columns=[j]) for j in range(5)], solver=LpNorm())
+    return model.path(X, y, C=[0.01, 0.1, 1, 10], p=[1, 4 / 3])
+
+
+def test_curves_are_means_of_the_folds(path):
+    display = PathDisplay.from_path(path).plot()
+    first, second = display.ax_.get_lines()
+    assert np.allclose(first.get_ydata(), path.score[0].mean(axis=1))
+    assert second.get_label() == "p = 1.33" and display.ax_.get_xscale() == "log"
+    i, j = path.best
+    (marked,) = display.ax_.collections[-1].get_offsets()
+    assert np.allclose(marked, [path.C[j], path.score[i, j].mean()])
+    assert PathDisplay.from_path(path).plot(what="error").ax_.get_ylabel() == "mean loss of rows left out"
+
+
+def test_shares_are_those_of_the_models(path):
+    _, ax = plt.subplots()
+    display = PathDisplay.from_path(path).plot(ax, what="shares", p=1)
+    assert display.ax_ is ax and len(ax.get_legend().get_texts()) == int(path.shares()[0].any(axis=0).sum())
+    heaviest = path.shares()[0].max(axis=0).argmax()
+    assert np.allclose(ax.get_lines()[0].get_ydata(), path.shares()[0][:, heaviest])
+    with pytest.raises(ValueError, match=r"p is 1.7; the path has 1, 1.33333"):
+        display.plot(what="shares", p=1.7)
+    with pytest.raises(
+        ValueError, match=r"what is 'gap'; it must be 'auto' or one of 'score', 'error', 'shares'"
+    ):
+        display.plot(what="gap")

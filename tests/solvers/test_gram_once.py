@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from manykernels import MKLClassifier, MKLRegressor
+from manykernels import MKLClassifier, MKLRegressor, load
 from manykernels.families import Products
 from manykernels.kernels import RBF, Linear, Polynomial
-from manykernels.solvers import Alignment, LpNorm, Uniform
+from manykernels.solvers import Alignment, Greedy, LpNorm, Uniform
+from manykernels.solvers.gram_once.features import fold_of
 from manykernels.solvers.gram_once.moments import Moments, few_rows
+from manykernels.streaming.cluster import Block
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 5))
@@ -93,7 +95,79 @@ def test_random_features_are_certified_as_such():
     assert np.argmax(model.weights_) == np.argmax(here.weights_)
 
 
+def test_every_target_has_the_weights_of_a_fit_by_itself():
+    solver = LpNorm(tol=1e-8)
+    there = MKLRegressor(KERNELS, solver=solver, C=0.1, weights="per_target").fit(batches(X, Y, S))
+    here = MKLRegressor(KERNELS, solver=solver, C=0.1, weights="per_target").fit(X, Y, S)
+    assert there.gap_kind_ == "exact" and there.weights_.shape == (2, 4)
+    assert np.allclose(there.weights_, here.weights_, rtol=1e-6, atol=1e-8)
+    assert np.allclose(there.predict(X), here.predict(X), atol=1e-8)
+    assert np.allclose(there.contributions(X), here.contributions(X), atol=1e-8)
+    assert np.isclose(there.objective_, here.objective_, rtol=1e-10)
+
+
+def test_hundreds_of_targets_find_their_bands_and_one_C(tmp_path):
+    rng = np.random.default_rng(1)
+    bands, many = np.arange(40) % 2, np.empty((600, 40))
+    for k in range(40):
+        many[:, k] = X[:, [0, 1] if bands[k] == 0 else [3, 4]] @ rng.normal(size=2) + rng.normal(size=600)
+    kernels = [Linear(columns=[0, 1]), Linear(columns=[3, 4])]
+    model = MKLRegressor(kernels, solver=LpNorm(p=1.1), weights="per_target").fit(batches(X, many, S))
+    shares = model.combination_.shares()
+    assert (shares.argmax(axis=1) == bands).all() and shares.max(axis=1).min() > 0.7
+    model.save(tmp_path / "model.mk")
+    assert np.array_equal(load(tmp_path / "model.mk").predict(X), model.predict(X))
+
+
+def test_folds_do_not_depend_on_where_rows_lie():
+    cuts = [batches(X, Y, S), [(X, Y, S)], [(X[t : t + 1], Y[t : t + 1], S[t : t + 1]) for t in range(600)]]
+    models = [MKLRegressor(KERNELS, solver=LpNorm(tol=1e-8)).fit(cut) for cut in cuts]
+    assert len({model.C_ for model in models}) == 1
+    assert np.allclose(models[0].weights_, models[2].weights_, rtol=1e-6)
+
+
+def test_equal_rows_are_in_one_fold_unless_there_are_cells():
+    twice = Block(np.repeat(X, 2, axis=0), np.repeat(Y, 2, axis=0), np.ones(1200))
+    fold = fold_of(twice, 3, cells=False).reshape(600, 2)
+    assert (fold[:, 0] == fold[:, 1]).all()
+    assert np.bincount(fold[:, 0], minlength=3).min() > 150
+    cells = Block(np.zeros((600, 2)), Y, np.ones(600))
+    assert np.bincount(fold_of(cells, 3, cells=True), minlength=3).min() > 150
+
+
+def test_equal_rows_alone_are_no_folds():
+    model = MKLRegressor([Linear()], solver=LpNorm()).fit([(X[[0, 0]], Y[:2])])
+    assert model.C_ == 1.0 and np.isfinite(model.predict(X)).all()
+
+
+def test_a_view_has_the_scale_of_the_rows_that_have_it():
+    gaps = X.copy()
+    gaps[:200, 3:] = np.nan
+    views = {"a": gaps[:, :3], "b": gaps[:, 3:]}
+    known = {"solver": LpNorm(tol=1e-8), "C": 0.1}
+    there = MKLRegressor({"a": Polynomial(2), "b": Linear()}, **known)
+    there.fit([({k: v[a : a + 200] for k, v in views.items()}, Y[a : a + 200]) for a in (0, 200, 400)])
+    here = MKLRegressor({"a": Polynomial(2), "b": Linear()}, **known).fit(views, Y)
+    assert np.allclose(there.rho_, here.rho_, rtol=1e-10)
+    assert np.allclose(there.predict(views), here.predict(views), atol=1e-7)
+
+
+def test_columns_far_from_zero_lose_no_digits():
+    far = X + 1e5
+    there = MKLRegressor(KERNELS[:2], solver=Uniform(), C=0.1, normalize=None).fit(batches(far, Y, S))
+    here = MKLRegressor(KERNELS[:2], solver=Uniform(), C=0.1, normalize=None).fit(far, Y, S)
+    assert np.allclose(there.predict(far), here.predict(far), atol=1e-8)
+
+
 def test_what_has_no_gram_matrix_is_said():
+    with pytest.raises(ValueError, match="criterion of Alignment is 'fsm', which needs rows in memory"):
+        MKLClassifier(KERNELS, solver=Alignment(criterion="fsm"), C=1.0).fit(batches(X, Y[:, 0] > 0, S))
+    with pytest.raises(ValueError, match=r"weights='per_target' needs a solver .*Uniform is none"):
+        MKLRegressor(KERNELS, solver=Uniform(), weights="per_target").fit(batches(X, Y, S))
+    with pytest.raises(ValueError, match=r"target by target, such as LpNorm .* and Greedy is none"):
+        MKLRegressor(Products(2), solver=Greedy(), weights="per_target").fit(batches(X, Y, S))
+    with pytest.raises(ValueError, match=r"whose Gram matrices of 3 folds take .* and memory= allows"):
+        MKLRegressor([RBF(1.0)], solver=LpNorm(), memory="50MiB").fit(batches(X, Y, S))
     with pytest.raises(ValueError, match="explicit or Fourier features"):
         MKLRegressor(["laplacian"], solver=LpNorm(), C=1.0).fit(batches(X, Y, S))
     with pytest.raises(ValueError, match="loss='squared'"):

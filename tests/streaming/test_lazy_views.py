@@ -1,5 +1,7 @@
 """Views as a dict of dask collections: the model of views in memory, and lazy predictions."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -36,7 +38,7 @@ def rows(n=300, seed=0, lack=0.3):
 
 def cut(values, cuts=CUTS):
     """Return values in partitions of unequal size, which Dask does not know."""
-    parts = [values[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [values[a:b] for a, b in pairwise(cuts)]
     if isinstance(values, np.ndarray):
         shape = (np.nan, *values.shape[1:])
         return da.concatenate(
@@ -105,7 +107,7 @@ def test_rows_of_a_view_are_matched_by_their_index_within_a_partition():
     X = {"rna": cut(views["rna"]), "img": dd.from_pandas(some, npartitions=1)}
     with pytest.raises(ValueError, match="view 'img' of X has 1 partitions, and 'rna' has 4"):
         MKLRegressor(LINES, solver=LpNorm(), C=1.0).fit(X, cut(y))
-    parts = [some[(some.index >= a) & (some.index < b)] for a, b in zip(CUTS[:-1], CUTS[1:], strict=True)]
+    parts = [some[(some.index >= a) & (some.index < b)] for a, b in pairwise(CUTS)]
     X["img"] = dd.from_delayed([dask.delayed(p) for p in parts], meta=some.iloc[:0])
     model = MKLRegressor(LINES, solver=LpNorm(tol=1e-8), C=1.0).fit(X, cut(y))
     here = MKLRegressor(LINES, solver=LpNorm(tol=1e-8), C=1.0).fit({"rna": views["rna"], "img": some}, y)

@@ -80,6 +80,7 @@ def opened_rows(opening: Opening) -> tuple[Rows, Problem, Problem | None]:
     out = held.start().chosen(sample.keys)
     sample = sample if out is None or out.all() else sample.take(~out)
     first = opening._first_problem(sample, found)
+    model._weighs_targets(first)  # or it says now that the solver cannot
     first = first if model.solver_.gram_once else with_C(model, first)
     rows, apart = _rows(opening, first, held, found.n_rows)
     return rows, first, apart
@@ -87,16 +88,12 @@ def opened_rows(opening: Opening) -> tuple[Rows, Problem, Problem | None]:
 
 def _solved(model: MKL, rows: Rows, first: Problem, apart: Problem | None, on_iteration) -> Result:
     """Return the solver's result; where C or p was left open, the model gets the solver that has them."""
-    per_target = model._weighs_targets(first)
     if not model.solver_.gram_once:
-        if per_target:
-            raise ValueError(
-                f"weights='per_target' is given, but {brief(model.solver_)} gives all targets of rows in files and on "
-                "clusters the same weights; use LpNorm, or weights='shared'."
-            )
         return model.solver_.solve_rows(rows, first, held_out=apart, on_iteration=on_iteration)
     known: dict[str, Any] = {"memory": model._memory, "on_iteration": on_iteration}
-    model.solver_, result = solve_grams(model.solver_, rows, first, per_target=per_target, **known)
+    model.solver_, result = solve_grams(
+        model.solver_, rows, first, per_target=model._weighs_targets(first), **known
+    )
     return result
 
 

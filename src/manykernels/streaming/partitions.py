@@ -385,7 +385,8 @@ def _predicted(model, method: str, X) -> np.ndarray:
         X = Views(X)
     if not len(X):
         return _outputs(model, X, method)
-    columns, names = getattr(model, "columns_", None), getattr(model, "feature_names_in_", None)
+    columns: Any = getattr(model, "columns_", None)
+    names = getattr(model, "feature_names_in_", None)
     if hasattr(columns, "of_table"):  # the model has views, whose columns may lie side by side
         X = X if isinstance(X, Views) else columns.of_table(X)
     elif names is not None and hasattr(X, "columns") and hasattr(X, "iloc"):

@@ -31,6 +31,7 @@ from ...combination import Combination, TargetCombination
 from ...families.base import Enumerable, HasFeatures, HasRandomFeatures, can
 from ...families.finite import Finite
 from ...kernels import Linear
+from ...predictors import Primal
 from ...problem import Problem, Result, Scale
 from ...streaming.cluster import Block, Rows
 from ..choosing import Found, Trial, search_C, start_of
@@ -264,9 +265,17 @@ class GramOnce:
     def _coefficients(self, problem: Problem, result: Result, rho_sq: np.ndarray) -> np.ndarray:
         """Return V from a result on the few rows: the intercept, and W of all features."""
         weights = _spread(np.atleast_2d(result.combination.weights), rho_sq > 0)
-        assert result.dual_coef is not None
-        W = (problem.X.T @ result.dual_coef) * np.repeat(weights, self.widths, axis=1).T
-        return np.concatenate([result.intercept[None] + self.features.shift * np.ones(len(W)) @ W, W])
+        used, shift = (
+            np.repeat(weights, self.widths, axis=1).T,
+            self.features.shift * np.ones(problem.X.shape[1]),
+        )
+        if isinstance(result.predictor, Primal):
+            W = np.zeros((len(used), problem.n_outputs))
+            W[used.any(axis=1)] = result.predictor.W
+        else:  # Φᵀ A, and 1ᵀ A = b: large means would cancel
+            assert result.dual_coef is not None
+            W = ((problem.X - shift).T @ result.dual_coef + np.outer(shift, result.intercept)) * used
+        return np.concatenate([result.intercept[None] + shift @ W, W])
 
     def whole(self, solved: Solved, C: float, extra: dict[str, tuple]) -> Result:
         """Return a result on the few rows as one on all rows."""
