@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from manykernels.certificates import certify
+from manykernels.families.products import MAX_ENUMERATED
 from manykernels.solvers import Single
 
 #: CPU seconds that a fit of at most MOST_ROWS rows may take, and after which it is ended.
@@ -161,7 +162,7 @@ class Trial:
         if self.kind not in OTHER_SUMS:
             assert_same(self._scores(self.model, self.X), F, "rows to predict")
         self._check_convergence()
-        if self.model.gap_kind_ == "exact" and np.isfinite(self.model.combination_.family.size()):
+        if self.model.gap_kind_ == "exact" and self.model.combination_.family.size() <= MAX_ENUMERATED:
             self._check_certificate()
         if self.again and self.kind not in OTHER_SUMS:
             with warnings.catch_warnings():

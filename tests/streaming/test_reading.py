@@ -133,3 +133,6 @@ def test_a_file_that_changes_between_passes_is_noticed(ending, tmp_path):
     with pytest.raises(ValueError, match=rf"rows\.{ending} has changed since its rows were first read"):
         list(source.chunks())
     assert list(open_source(path).bind("y").chunks()), "a new fit reads the new rows"
+    path.unlink()
+    with pytest.raises(ValueError, match=rf"rows\.{ending} is gone since its rows were first read"):
+        list(source.chunks())

@@ -51,3 +51,14 @@ def test_a_file_that_somebody_writes_is_left_alone(how, tmp_path, monkeypatch):
             second.write(b"second")
         remove_leftovers(path)
     assert (tmp_path / "m.mk").read_bytes() == b"first" and os.listdir(tmp_path) == ["m.mk"]
+
+
+@pytest.mark.parametrize("how", ["unnamed", "named"])
+def test_a_full_disk_is_told_with_the_path(how, tmp_path, monkeypatch):
+    if how == "named":
+        monkeypatch.setattr(files, "_open_unnamed", lambda folder: None)
+    path = tmp_path / "m.mk"
+    told = r"m\.mk cannot be written \(No space left on device\); make room"
+    with pytest.raises(OSError, match=told), replacing(str(path)):
+        raise OSError(28, "No space left on device")
+    assert not list(tmp_path.iterdir())

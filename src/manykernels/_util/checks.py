@@ -78,6 +78,15 @@ def _is_number(value: Any) -> bool:
     return True
 
 
+def are_numbers(values: Any, count: int, *, positive: bool = False) -> bool:
+    """Whether these are so many numbers, none of them negative, or all positive."""
+    try:
+        v = np.asarray(values, dtype=float)
+    except NO_NUMBERS:
+        return False
+    return v.shape == (count,) and bool((np.isfinite(v) & ((v > 0) if positive else (v >= 0))).all())
+
+
 def whole(least: int, most: int | None = None) -> Rule:
     """Return the rule of whole numbers from `least` on, up to `most` if given."""
     end = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"

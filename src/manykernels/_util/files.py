@@ -52,9 +52,12 @@ def replacing(path: str) -> Iterator[Any]:
             if unnamed is not None:
                 _give_name(unnamed, temporary)
             os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.remove(temporary)
+        if isinstance(error, OSError) and error.strerror and error.filename in (None, temporary):
+            why = f"{path} cannot be written ({error.strerror}); make room there, or name another file."
+            raise type(error)(why) from error
         raise
 
 

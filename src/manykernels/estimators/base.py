@@ -242,6 +242,10 @@ class KernelEstimator(BaseEstimator):
         from ..tables.stacks import open_stack
 
         stack = open_stack(X)
+        if stack.values.ndim == 0:
+            raise ValueError(
+                f"X is {brief(X)}; pass kernel matrices, as an array of shape (n, n, n_kernels)."
+            )
         self.stack_ = replace(stack, values=stack.values[:0])
         with within_floats("X or y"):
             return validate_data(
@@ -984,7 +988,7 @@ def _near_unit(X, sample_weight) -> bool:
     """Whether X is an array of numbers that products take as they are; see ``Columns.for_products``."""
     if not (_is_plain(X) and X.ndim == 2 and X.dtype.kind in "fiu" and X.shape[0]):
         return False
-    s = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight)
+    s = np.ones(len(X)) if np.ndim(sample_weight) == 0 else np.asarray(sample_weight)
     if s.shape != X.shape[:1] or s.dtype.kind not in "biuf" or not s.any():
         return True  # which is refused elsewhere
     with np.errstate(all="ignore"):  # sums alone, without a squared copy of X: rows may be millions

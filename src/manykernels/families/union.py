@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
+from .._util.checks import are_numbers
 from .._util.text import brief
 from ..kernels import Kernel, as_kernel
 from ..kernels.statistics import Rows
@@ -123,6 +124,10 @@ class Union(Searchable):
             )
         if len(self.parts) == 0:
             raise ValueError("parts of Union is empty; pass at least one family or kernel.")
+        if self.balance is not None and not are_numbers(self.balance, len(self.parts)):
+            raise ValueError(
+                f"balance of Union is {brief(self.balance)}; pass {len(self.parts)} weights, one a part, or None."
+            )
         parts = self.families()
         for part in parts:
             if part.pairwise or isinstance(part, Union):

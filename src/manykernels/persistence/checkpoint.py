@@ -125,7 +125,7 @@ class Checkpoint:
             self.write(make())
         except OSError as error:  # a full disk, say: the fit is worth more than its checkpoint
             if not self._warned:
-                why = error.strerror or error
+                why = getattr(error.__cause__, "strerror", None) or error.strerror or error
                 warn(f"checkpoint: {self.path} cannot be written ({why}); the fit goes on without it.")
             self._warned = True
         ended = time.monotonic()

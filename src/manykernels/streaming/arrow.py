@@ -67,10 +67,12 @@ class Tables(Source):
     def where_known(self, name: str) -> tuple[Tables, int]:
         """Return the rows of a table in memory that have a value in a column, and how many have none.
 
-        Blank text is none.
+        Blank text is none. A column that is not there, or twice, is refused where the rows are bound.
         """
         import pyarrow.compute as pc
 
+        if self.dataset.schema.names.count(name) != 1:
+            return self, 0
         table = self.dataset.to_table()
         values = table.column(name)
         known = values.is_valid()
@@ -195,7 +197,11 @@ class Tables(Source):
         """Refuse a file that is no longer what it was: passes over different rows would make one model of two."""
         try:
             known = os.stat(path) if path else None
-        except OSError:  # on another machine; or gone, and then reading it says so
+        except OSError:  # on another machine; or gone
+            if path in self._stamps:
+                raise ValueError(
+                    f"{path} is gone since its rows were first read; start again, with files that stay."
+                ) from None
             known = None
         if known is None:
             return

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._util.shapes import demand
+from .._util.text import brief
 
 #: Weights below this part of their sum do not decide on which side of a quantile a value lies: sums round.
 NEGLIGIBLE = 1e-9
@@ -39,13 +40,26 @@ class Weights(NamedTuple):
     total: float
 
 
+def weight_array(sample_weight: Any, n: int) -> np.ndarray:
+    """Return the weights of n rows, one number for all of them included, as an array, or raise."""
+    try:
+        w = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+    except OverflowError:
+        raise ValueError("sample_weight holds a number beyond the range of floats; rescale it.") from None
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"sample_weight is {brief(sample_weight)}; use one weight for each of the {n:,} rows."
+        ) from None
+    if w.ndim and w.shape != (n,):
+        raise ValueError(f"sample_weight has the shape {w.shape}; use one weight for each of the {n:,} rows.")
+    return w if w.ndim else np.full(n, w)
+
+
 def weights_of(sample_weight: Any, n: int) -> Weights:
     """Return the weights of n rows, all one if None are given."""
     if sample_weight is None:
         return Weights(slice(None), 1.0, float(n))
-    w = np.asarray(sample_weight, dtype=np.float64)
-    if w.shape != (n,):
-        raise ValueError(f"sample_weight has the shape {w.shape}; use one weight for each of the {n:,} rows.")
+    w = weight_array(sample_weight, n)
     if not np.isfinite(w).all() or (w < 0).any():
         raise ValueError("sample_weight must be finite and not negative.")
     if not w.any():

@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from .._util.shapes import Stored, check_arrays, demand
 from .._util.text import brief, warn
 from .columns import DENSE_BYTES, Columns, Origin
+from .quantities import weight_array
 from .reading import Table, joined, open_table
 
 #: A view of at least so many columns of numbers, none negative and most of them zero, counts things: words, say.
@@ -411,7 +412,7 @@ class ViewColumns:
         views = views.only([name for name in views.parts if name not in unused])
         _refuse_bare_rows(views)
         learned: list[Columns | None] = []
-        s = np.ones(len(views)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        s = weight_array(sample_weight, len(views))
         for name, part in views.parts.items():
             rows = np.flatnonzero(part.present)
             if not len(rows):
@@ -421,7 +422,7 @@ class ViewColumns:
                 continue
             try:
                 some = part.table if len(rows) == len(views) else part.table[rows]
-                learned.append(Columns.fit(some, s[rows] if len(s) == len(views) else s))
+                learned.append(Columns.fit(some, s[rows]))
             except ValueError as error:
                 raise ValueError(f"view {name!r}: {error}") from None
         widths = tuple(part.width for part in views.parts.values())

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -38,7 +39,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from ..._util.arrays import row_blocks
-from ..._util.checks import NO_NUMBERS, check_parameters, choice, whole
+from ..._util.checks import are_numbers, check_parameters, choice, whole
 from ..._util.text import brief
 from ...kernels import Kernel, Linear, as_kernel
 from ...kernels.statistics import Rows
@@ -168,10 +169,16 @@ class Products(Searchable):
             )
         if self.base is not None and len(self.base) == 0:
             raise ValueError("base of Products is empty; pass at least one kernel, or None for the columns.")
-        if self.degree_prior is not None and not _positive_numbers(self.degree_prior, int(self.degree)):
+        if self.degree_prior is not None and not are_numbers(
+            self.degree_prior, int(self.degree), positive=True
+        ):
             raise ValueError(
                 f"degree_prior of Products must be {self.degree} positive numbers, one for each degree "
                 f"from 1 to {self.degree}."
+            )
+        if self.indicators is not None and not _are_groups(self.indicators):
+            raise ValueError(
+                f"indicators of Products is {brief(self.indicators)}; pass lists of columns, or None."
             )
 
     def _prior_sq(self) -> np.ndarray:
@@ -485,12 +492,14 @@ def _groups(indicators: tuple[tuple[int, ...], ...]) -> dict[int, int]:
     return {j: k for k, group in enumerate(indicators) for j in group}
 
 
-def _positive_numbers(values, count: int) -> bool:
+def _are_groups(values) -> bool:
+    """Whether these are lists of columns, none of which is in two."""
     try:
-        v = np.asarray(values, dtype=float)
-    except NO_NUMBERS:
+        columns = [column for group in values for column in group]
+    except TypeError:
         return False
-    return v.shape == (count,) and bool((np.isfinite(v) & (v > 0)).all())
+    whole = all(isinstance(column, Integral) and column >= 0 for column in columns)
+    return whole and len(set(columns)) == len(columns)
 
 
 class _ProductBank(TileBank):
