@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -498,7 +497,7 @@ def _are_groups(values) -> bool:
         columns = [column for group in values for column in group]
     except TypeError:
         return False
-    whole = all(isinstance(column, Integral) and column >= 0 for column in columns)
+    whole = all(isinstance(column, int | np.integer) and column >= 0 for column in columns)
     return whole and len(set(columns)) == len(columns)
 
 
