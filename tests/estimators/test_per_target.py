@@ -108,10 +108,11 @@ def test_many_targets_on_given_kernels_find_their_bands(kernels):
     assert abs(model.loo_score_ - reached) < 0.05  # weights of 60 targets, and no row has chosen its own
 
 
-def test_rows_that_lack_views_are_balanced_by_each_target(tmp_path):
-    X, Y = bands(120, 40)
+@pytest.mark.parametrize(("solver", "targets"), [("leave_one_out", 40), ("lp_norm", 3)])
+def test_rows_that_lack_views_are_balanced_by_each_target(tmp_path, solver, targets):
+    X, Y = bands(120, targets)
     X["a"][:40], X["b"][80:] = np.nan, np.nan
-    model = MKLRegressor(dict.fromkeys(X, Linear()), solver="leave_one_out", weights="per_target").fit(X, Y)
+    model = MKLRegressor(dict.fromkeys(X, Linear()), solver=solver, weights="per_target").fit(X, Y)
     F = model.predict(X)
     numbers = model.columns_.transform(X)
     for k in (0, 1):  # q is the share of a target's weight whose views a row has

@@ -103,10 +103,12 @@ def test_rows_that_lack_views_teach_and_are_predicted():
     )
 
 
-def test_the_kernel_of_rows_that_lack_views_is_balanced_by_definition():
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS], ids=str)
+def test_the_kernel_of_rows_that_lack_views_is_balanced_by_definition(solver):
     """κ(x, z) = Σ_v θ_v κ_v(x, z) p_v(x) p_v(z) / √(q(x) q(z)), q the share of the weights that a row has."""
     views, y = sources(80)
-    model = MKLRegressor().fit(with_holes(views), y)
+    kernels = "auto" if solver == "auto" else dict.fromkeys(views, RBF(2.0))
+    model = MKLRegressor(kernels, solver=solver).fit(with_holes(views), y)
     X = model.columns_.transform(with_holes(views))
     c = model.combination_
     theta = c.weights * c.rho**2
@@ -259,3 +261,15 @@ def test_sample_weights_are_routed_through_a_pipeline():
         assert_array_equal(chain.predict(Views(views)), alone.predict(views))
         scores = cross_validate(chain, Views(views), y, cv=3, params={"sample_weight": np.ones(60)})
         assert np.isfinite(scores["test_score"]).all()
+
+
+def test_targets_that_name_the_rows_in_another_order_are_refused():
+    views, y = sources(40)
+    del views["noise"]
+    frames = {"p": pd.DataFrame(views["p"]), "q": pd.DataFrame(views["q"]).iloc[::-1]}
+    model = MKLRegressor({"p": RBF(2.0), "q": Linear()}, solver=LpNorm(), C=1.0)
+    expected = model.fit(views, y).predict(views)
+    turned = pd.Series(y).iloc[::-1]
+    with pytest.raises(ValueError, match=r"y has the names of the rows of X in another order.*y\.loc"):
+        model.fit(frames, turned)
+    assert_allclose(model.fit(frames, turned.loc[Views(frames).index]).predict(views), expected)

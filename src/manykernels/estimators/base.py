@@ -516,6 +516,7 @@ class MKL(KernelEstimator):
         memory, automatic = self._memory, self._automatic
         views = None if _is_plain(X) else self._views(X)
         if views is not None:
+            views.check_order(y)
             X = self._view_numbers(views, sample_weight)
         elif automatic:
             X = self._numbers(X, sample_weight)

@@ -91,7 +91,8 @@ class Union(Searchable):
         """Return 1/√q(x), (n, c), of rows for several weights θ (c, m) of members."""
         mass = np.zeros((len(theta), len(self.parts)))
         np.add.at(mass.T, [k for k, _ in members], theta.T)
-        q = np.array(self._presences(X)).T @ (mass / mass.sum(axis=1, keepdims=True)).T
+        total = np.maximum(mass.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        q = np.array(self._presences(X)).T @ (mass / total).T
         return np.divide(1.0, np.sqrt(q), out=np.zeros(q.shape), where=q > 0)
 
     def lacks(self, X: Rows) -> bool:

@@ -18,6 +18,7 @@ from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
 from ..families.finite import Precomputed
+from ..families.union import Union
 from ..kernels.statistics import dense
 from ..losses import Loss, get_loss
 from ..predictors import Dual, Predictor
@@ -197,12 +198,21 @@ class TwoStageSolver(Solver):
         return machine_on(problem, self.learned(problem), Log(on_iteration, started))
 
     def learned(self, problem: Problem) -> Combination:
-        """Return what `learn` does, or any kernel, with a warning, where there is nothing to learn."""
+        """Return what `learn` does, or any kernel, with a warning, where there is nothing to learn.
+
+        Where rows lack views it is balanced by its weights.
+        """
         try:
-            return self.learn(problem)
+            combination = self.learn(problem)
+            return combination.balanced() if lacks_views(problem) else combination
         except NothingAligned as error:
             warn(f"{error} The predictions will be constant.")
             return any_kernel(problem)
+
+
+def lacks_views(problem: Problem) -> bool:
+    """Whether any row lacks a view, so that the kernel is to be balanced once its weights are known."""
+    return isinstance(problem.family, Union) and problem.family.lacks(problem.X)
 
 
 def machine_on(
@@ -399,7 +409,11 @@ class BatchSolver(Solver):
         """Yield evaluated iterates, as long as there is progress to be made."""
 
     def solve(self, problem, init=None, on_iteration=None):
-        """Iterate until the relative gap is at most `tol`."""
+        """Iterate until the relative gap is at most `tol`.
+
+        Where rows lack views the kernel is then balanced by these weights, and the machine trained once more, on the
+        fixed kernel: objective and gap are those of that machine.
+        """
         self.check_params()
         log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
@@ -414,6 +428,9 @@ class BatchSolver(Solver):
             advice = "raise max_iter or tol" if n_iter >= self.max_iter else STALLED
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
         result = result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
+        if lacks_views(problem):
+            last = machine_on(problem, result.combination.balanced(), log, result.dual_coef)
+            result = replace(last, n_iter=n_iter, converged=descent.closed and last.converged)
         return replace(result, ending=descent.ending)
 
     def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
@@ -422,7 +439,8 @@ class BatchSolver(Solver):
         The objective and the gap are sums over the targets.
         """
         numbers = [np.array([k]) for k in range(problem.n_outputs)]
-        return joined(problem, [(k, self.solve(of_targets(problem, k), None, on_iteration)) for k in numbers])
+        solved = [(k, self.solve(of_targets(problem, k), None, on_iteration)) for k in numbers]
+        return joined(problem, solved, balanced=lacks_views(problem))
 
 
 def generator(random_state: Any) -> np.random.Generator:

@@ -96,6 +96,17 @@ class Views:
     def __init__(self, views: Any):
         self.parts, self.index = _matched(_by_name(views))
 
+    def check_order(self, y: Any) -> None:
+        """Refuse targets that name the same rows in another order: they are taken as they come."""
+        names = _row_names(y)
+        if names is None or self.index is None or len(names) != len(self.index):
+            return
+        if set(names.tolist()) == set(self.index.tolist()) and (names != self.index).any():
+            raise ValueError(
+                "y has the names of the rows of X in another order, and is not matched by name; pass "
+                "y.loc[Views(X).index]."
+            )
+
     @classmethod
     def from_columns(cls, X: Any, groups: Any) -> Views:
         """Return groups of the columns of one table, which may overlap, as views.

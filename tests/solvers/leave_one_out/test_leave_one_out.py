@@ -21,6 +21,7 @@ from manykernels.solvers.bandwidth_learning.candidates import (
     weigh,
 )
 from manykernels.solvers.bandwidth_learning.left_out import Rows
+from manykernels.solvers.leave_one_out import enough_for
 
 ALL = [Gaussians(ard=True), Laplacians(ard=True), Linear()]
 RNG = np.random.default_rng(0)
@@ -346,3 +347,11 @@ def test_the_kernel_alone_is_learned_by_the_transformer():
     X, y = waves(80)
     K = AlignedKernel(ALL, solver=LeaveOneOut(random_state=0)).fit(X, y).transform(X)
     assert K.shape == (80, 80) and np.linalg.eigvalsh(K).min() > -1e-8
+
+
+@pytest.mark.parametrize(
+    ("classes", "rows", "groups"), [(2, 192, 8), (48, 192, 8), (100, 400, 4), (900, 512, 3)]
+)
+def test_many_classes_are_weighed_in_larger_groups(classes, rows, groups):
+    effort = enough_for(classes, Effort())
+    assert (effort.weight_rows, effort.weight_groups) == (rows, groups)

@@ -21,7 +21,6 @@ from ..._util.threads import one_blas_thread
 from ...combination import Combination
 from ...families.bandwidths import block_numbers
 from ...families.base import Family
-from ...families.union import Union
 from ...families.view import View
 from ...kernels.statistics import dense
 from ...problem import Problem, Result
@@ -53,7 +52,7 @@ from ..bandwidth_learning.left_out import (
     significant,
     softmax_loss,
 )
-from ..base import TwoStageSolver, generator, machine_on
+from ..base import TwoStageSolver, generator, lacks_views, machine_on
 from ..calibration import LEAST
 from ..log import Log, OnIteration
 from ..per_target import joined, of_targets
@@ -84,6 +83,8 @@ TINY = np.finfo(float).tiny
 FLOOR = 0.002
 #: With more parts than this, bandwidths come without their halves and doubles.
 MANY_PARTS = 12
+#: Rows per class, on average, that a group must hold to weigh kernels in; and most rows of such a group.
+CLASS_ROWS, MOST_WEIGHT_ROWS = 4, 512
 #: Fewer rows than this teach no bandwidths per column.
 FEW_TEACHERS = 20
 #: Most that scores of -1 and 1 are multiplied by for probabilities where few rows were left out: .88 is the largest.
@@ -137,6 +138,8 @@ class LeaveOneOut(TwoStageSolver):
 
     Rows with equal columns are merged: such a row leaves as a whole, or, where most have several targets or many
     copies, one unit of weight at a time.
+
+    Weights are learned in groups of 192 rows, or of four for every class, where these are many.
 
     O(steps · groups · m³) for m rows of a group, and one machine of all rows.
 
@@ -283,6 +286,8 @@ class Learning:
         self.weight_unit = float(significant(self.rows.s.mean()))
         mean_targets = np.round(self.rows.Y, DIGITS)
         self.rows = replace(self.rows, Y=mean_targets).weighed_in(self.weight_unit)
+        if self.rows.criterion == "softmax":
+            self.effort = enough_for(Y.shape[1], self.effort)
         self.folds = self._deal()
         self.errors: list[list[float]] = []
 
@@ -323,8 +328,7 @@ class Learning:
     @cached_property
     def _lacking(self) -> bool:
         """Whether rows lack views."""
-        family = self.problem.family
-        return isinstance(family, Union) and family.lacks(self.problem.X)
+        return lacks_views(self.problem)
 
     def _nearness(self) -> np.ndarray:
         """Return rows among which neighbours are looked for: every view counts as much, however wide."""
@@ -694,6 +698,17 @@ class Learning:
         if len(at) >= LEAST:
             F = F[at] if calibration is None else calibration * F[at]
             warn_if_constant("LeaveOneOut", F, pb.Y[at], pb.sample_weight[at], classes=classes)
+
+
+def enough_for(classes: int, effort: Effort) -> Effort:
+    """Return the effort with larger groups, and fewer, where classes are so many that a group had few rows of each.
+
+    Rows whose class is elsewhere cannot be predicted from their group, whatever the kernel.
+    """
+    rows = max(effort.weight_rows, min(CLASS_ROWS * classes, MOST_WEIGHT_ROWS))
+    return replace(
+        effort, weight_rows=rows, weight_groups=-(-effort.weight_groups * effort.weight_rows // rows)
+    )
 
 
 def _dealt(order: np.ndarray, count: int) -> np.ndarray:
