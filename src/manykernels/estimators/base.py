@@ -54,6 +54,7 @@ from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
 from ..solvers.log import OnIteration, heard
 from ..solvers.verdict import warn_of_rounding
+from .callbacks import CallbackSupportMixin, Task, with_callbacks
 from .targets import NOTHING_KNOWN, Known, encoded
 
 #: What `kernels`, `normalize` and `random_state` may be.
@@ -386,7 +387,7 @@ class KernelEstimator(BaseEstimator):
 # -- estimators ----------------------------------------------------------------------------------------
 
 
-class MKL(KernelEstimator):
+class MKL(CallbackSupportMixin, KernelEstimator):
     """The base of the estimators; subclasses say what their targets are."""
 
     loss: str | Loss
@@ -449,8 +450,14 @@ class MKL(KernelEstimator):
 
     # -- fit -----------------------------------------------------------------------------------------------
 
+    @with_callbacks
     def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None, groups=None) -> None:
         self._check_arguments(on_iteration)
+        task = Task(self, X, y, sample_weight)
+        self._solve(X, y, sample_weight, task.following(on_iteration), init, checkpoint, classes, groups)
+        task.end()
+
+    def _solve(self, X, y, sample_weight, on_iteration, init, checkpoint, classes, groups) -> None:
         with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():
             for name in ("state_", "_context", "columns_"):  # of a fit before
                 self.__dict__.pop(name, None)
@@ -648,6 +655,20 @@ class MKL(KernelEstimator):
         return family
 
     @property
+    def feature_importances_(self) -> np.ndarray:
+        """How much each column counts: its mean absolute Shapley value, in shares of their sum, (n_features_in_,).
+
+        In closed form over interactions of all orders, wherever kernels are products or sums over columns; estimated
+        for random features. Columns are drawn from their margins over at most 256 training rows. A category's levels
+        and a gap's indicator count for their column. A kernel that joins columns otherwise, and a view, counts for each
+        of its columns in equal parts. Computed when first asked for. There are none for precomputed kernels.
+        """
+        check_is_fitted(self)
+        from .importances import column_importances  # here, since fits do without
+
+        return column_importances(self)
+
+    @property
     def stop_reason_(self) -> StopReason:
         """Why the solver stopped: see :attr:`manykernels.problem.Result.stop_reason`."""
         check_is_fitted(self)
@@ -707,10 +728,12 @@ class MKL(KernelEstimator):
 
     def _store(self, result: Result, C: float | None = None, problem: Problem | None = None) -> None:
         """Keep a result; C is the solver's, that of the problem, or the one that was given."""
+        for name in ("loo_score_", "_loo_residuals", "_background", "_importances"):  # of a fit before
+            self.__dict__.pop(name, None)
         if problem is not None:
             result = with_variances(result, problem.X, problem.sample_weight)
-        for name in ("loo_score_", "_loo_residuals"):  # of a fit before
-            self.__dict__.pop(name, None)
+            if not problem.family.pairwise:
+                self._background = problem.X[some_rows(problem.sample_weight)]
         known = result.C if result.C is not None else C
         self.result_ = replace(
             result,

@@ -9,8 +9,11 @@ import numpy as np
 
 from ..tables import Origin
 from .anova import as_table, components, over_outputs
-from .reading import all_columns, read, rows_of
+from .reading import Reader, all_columns, origins_of, predictor_of, read, rows_of
 from .sampling import Sampled, totals
+
+#: Products over rows, support rows and pairs of columns that importances may take, and fewest and most rows for them.
+WORK, EXPLAINED = 4 * 10**8, (16, 128)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +99,36 @@ def shapley(model: Any, rows: Any, background: Any) -> Shapley:
         constant=float(constant[0]) if single else constant,
         errors=errors[:, :, 0] if single else errors,
     )
+
+
+def importances(model: Any, rows: np.ndarray) -> np.ndarray:
+    """Return the importance of every column of the table: its mean absolute Shapley value, in shares of their sum.
+
+    Several outputs are added up. A variable that joins several columns counts for each of them in equal parts.
+
+    Parameters
+    ----------
+    model : fitted MKLRegressor or MKLClassifier
+    rows : (n, d) array
+        As the predictor sees them. Their margins are those that columns are drawn from; some of them, evenly spread,
+        are explained: as many as are quickly done, 16 to 128.
+
+    Returns
+    -------
+    (n_features_in_,) array
+        Adds up to 1, or is 0 throughout for a constant.
+    """
+    predictor = predictor_of(model)
+    expansion = Reader(predictor, rows, origins_of(model, rows.shape[1])).expansion()
+    support = getattr(predictor, "rows", None)
+    work = max(1, len(predictor.combination) * rows.shape[1] ** 2) * (1 if support is None else support.shape[0])
+    count = min(len(rows), int(np.clip(WORK // work, *EXPLAINED)))
+    some = np.linspace(0, len(rows) - 1, count).astype(int)
+    sizes = np.abs(expansion.shapley(rows[some], quick=True)[0]).mean(axis=0).sum(axis=1)
+    out = np.zeros(model.n_features_in_)
+    for size, variable in zip(sizes, expansion.variables, strict=True):
+        out[list(variable.inside)] += size / len(variable.inside)
+    return out / (out.sum() or 1.0)
 
 
 def _players(variables: Any, everything: list[Origin]) -> tuple[list[int], list[Origin]]:

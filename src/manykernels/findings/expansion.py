@@ -40,6 +40,8 @@ HELD = 2**24
 FEW_FUNCTIONS = 64
 #: Multiplications that exact variances may take together, and points that the others are estimated from.
 AFFORDED, POINTS = 5e10, 512
+#: Points of the integral behind Shapley values where these need not be exact.
+QUICK = 12
 #: What a basis may leave of the functions' norm: rounding.
 LEFT_OVER = 1e-13
 
@@ -134,8 +136,10 @@ class Expansion:
         """Return what Π_{g in S} ψ_g is summed with: numbers of functions, one per variable, and C, (N, c)."""
 
     @abstractmethod
-    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def shapley(self, rows: np.ndarray, quick: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return Σ_{S with g in S} f_S(x)/|S| for every variable, over all orders, (n, variables, c).
+
+        With `quick`, to a few digits only where many variables are multiplied.
 
         Their errors, which are none, and the mean that they are about come with them.
         """
@@ -319,9 +323,10 @@ def _compressed(flat: np.ndarray) -> np.ndarray:
     return flat
 
 
-def _nodes(degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return points and weights that integrate polynomials of a degree from 0 to 1 exactly."""
-    x, w = np.polynomial.legendre.leggauss(degree // 2 + 1)
+def _nodes(degree: int, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return points and weights that integrate polynomials of a degree from 0 to 1 exactly; at most so many, if said."""
+    exact = degree // 2 + 1
+    x, w = np.polynomial.legendre.leggauss(exact if most is None else min(exact, most))
     return (x + 1) / 2, w / 2
 
 
@@ -395,7 +400,7 @@ class Listed(Expansion):
             total += self._outside(i, ()).sum(axis=0)
         return self.intercept + total
 
-    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def shapley(self, rows: np.ndarray, quick: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the Shapley values of all variables, (n, variables, c).
 
         Of a product Π_g (m_g + ψ_g), a component over S is shared by |S| variables; as ∫₀¹ u^(|S|-1) du = 1/|S|, the
@@ -406,14 +411,16 @@ class Listed(Expansion):
         for part in self._row_parts(len(rows), used, copies=4):
             psi = {g: self.centred(g, rows[part][:, self.variables[g].outside]) for g in used}
             for term in self.terms:
-                self._share_out(term, psi, out[part])
+                self._share_out(term, psi, out[part], QUICK if quick else None)
         return out, np.zeros_like(out), self.constant
 
-    def _share_out(self, term: Term, psi: Mapping[int, np.ndarray], out: np.ndarray) -> None:
-        """Add the Shapley values of one term."""
+    def _share_out(
+        self, term: Term, psi: Mapping[int, np.ndarray], out: np.ndarray, most: int | None
+    ) -> None:
+        """Add the Shapley values of one term, with at most so many points, if not exactly."""
         centred = [psi[g][a] for g, a in term.functions.items()]
         means = [self.means[g][a] for g, a in term.functions.items()]
-        for u, weight in zip(*_nodes(max(len(means) - 1, 0)), strict=True):
+        for u, weight in zip(*_nodes(max(len(means) - 1, 0), most), strict=True):
             mixed = [m + u * p for m, p in zip(means, centred, strict=True)]
             rest = _all_but_each(mixed, np.ones_like(centred[0]), np.multiply) if mixed else []
             for g, p, others in zip(term.functions, centred, rest, strict=True):
@@ -500,7 +507,7 @@ class PowerSum(Expansion):
                 out.append((tuple(d - 1 for d in degrees), self.C * factor[:, None]))
         return out
 
-    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def shapley(self, rows: np.ndarray, quick: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the Shapley values of all variables, (n, variables, c); see :meth:`Listed.shapley`."""
         out = np.zeros((len(rows), len(self.variables), self.n_outputs))
         used = range(len(self.variables))

@@ -187,13 +187,14 @@ class Sampled:
         found, errors = self.estimates(rows, [S])
         return found.reshape(*shape, self.n_outputs), errors.reshape(*shape, self.n_outputs)
 
-    def shapley(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def shapley(self, rows: np.ndarray, quick: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return estimated Shapley values and their errors, (n, variables, c), and the mean that they are about.
 
-        For every draw, the variables of a row enter in a random order, and then in the reverse one.
+        For every draw, the variables of a row enter in a random order, and then in the reverse one. With `quick`, there
+        are as few draws as there may be.
         """
         d, rng, n = len(self.variables), np.random.default_rng(4), len(rows)
-        draws = self._draws(2 * n * d)
+        draws = self._draws(SCORES if quick else 2 * n * d)
         total, squares = np.zeros((2, n, d, self.n_outputs))
         for points, beside in self._crossed(rows, draws):
             order = np.array([rng.permutation(d) for _ in range(len(points) // n)])

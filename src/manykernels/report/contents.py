@@ -155,7 +155,7 @@ def _own_score(
     """Return the score of rows left out where the model has it for these rows, else by cross-validation."""
     name = "this model"
     # Other solvers keep scores of rows left out, too, to calibrate by; their kernels have learned from all rows.
-    if left_out is not None and type(model.solver_).__name__ == "LeaveOneOut":
+    if left_out is not None and model.solver_.honest_left_out:
         return Score(name, model.loo_score_, _row_error(model, left_out, y, classify), "each row left out")
     found = _fold_scores(lambda: clone(model), X, y, classify, seed)
     return Score(name, *_mean(found), f"{FOLDS} folds, fitted anew on each")

@@ -71,6 +71,9 @@ class Solver(BaseEstimator):
         Whether it can do with sums over the rows, which may then lie in files or on a cluster: ``solve_rows``.
     gram_once : bool
         Whether these are a Gram matrix of all features, by which C is chosen, too: ``gram_once.solve_grams``.
+    honest_left_out : bool
+        Whether its scores of rows left out rest on kernels that these rows did not teach; those of other solvers are to
+        calibrate by.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -86,6 +89,7 @@ class Solver(BaseEstimator):
     heredities: ClassVar[tuple[str, ...]] = ()
     sums_rows: ClassVar[bool] = False
     gram_once: ClassVar[bool] = False
+    honest_left_out: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 

@@ -153,7 +153,7 @@ class LeaveOneOut(TwoStageSolver):
 
     calibrates = True
     takes_joint = True
-    chooses_C = learns_bandwidths = True
+    chooses_C = learns_bandwidths = honest_left_out = True
     rules: ClassVar[dict[str, Rule]] = {
         "steps": whole(1),
         "group_rows": whole(10),
