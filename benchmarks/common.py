@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 
+from manykernels.displays import look
 from papers import said
 
 #: Names under which OpenML knows the data sets of ``--data DIR``.
@@ -302,24 +303,17 @@ def pyplot():
 
 
 def tidy(*axes, legend=None) -> None:
-    """Leave out what does not carry data; `legend` is the size of letters of one in every axis."""
+    """Give axes the look of the package's displays; `legend` is the size of letters of one in every axis."""
     for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25)
-        axis.set_axisbelow(True)
+        look.tidy(axis)
         if legend:
             axis.legend(frameon=False, fontsize=legend)
 
 
 def plain_log(*axes) -> None:
-    """Label logarithmic axes (of matplotlib, x or y) at 1, 2 and 5 by plain numbers."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
+    """Label logarithmic axes (of matplotlib, x or y) as the package's displays do."""
     for axis in axes:
-        low, high = axis.get_view_interval()
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())
+        look.plain_log(axis)
 
 
 def panels(plt, count: int, columns: int, size, extra=(0.0, 0.0), **options):

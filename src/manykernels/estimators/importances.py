@@ -14,7 +14,9 @@ from ..predictors import some_rows
 def why_no_importances(model: Any) -> str | None:
     """Return why a fitted model has no importances, None where it has."""
     if model.combination_.family.pairwise:
-        return "The model was fitted on precomputed kernels, which are no functions of columns; fit it on rows."
+        return (
+            "The model was fitted on precomputed kernels, which are no functions of columns; fit it on rows."
+        )
     if _margins(model) is None:
         return (
             "The model keeps no training rows to take the margins of columns from, as it comes from a file or was "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,13 +122,16 @@ def importances(model: Any, rows: np.ndarray) -> np.ndarray:
     predictor = predictor_of(model)
     expansion = Reader(predictor, rows, origins_of(model, rows.shape[1])).expansion()
     support = getattr(predictor, "rows", None)
-    work = max(1, len(predictor.combination) * rows.shape[1] ** 2) * (1 if support is None else support.shape[0])
+    work = max(1, len(predictor.combination) * rows.shape[1] ** 2) * (
+        1 if support is None else support.shape[0]
+    )
     count = min(len(rows), int(np.clip(WORK // work, *EXPLAINED)))
     some = np.linspace(0, len(rows) - 1, count).astype(int)
     sizes = np.abs(expansion.shapley(rows[some], quick=True)[0]).mean(axis=0).sum(axis=1)
     out = np.zeros(model.n_features_in_)
-    for size, variable in zip(sizes, expansion.variables, strict=True):
-        out[list(variable.inside)] += size / len(variable.inside)
+    variables: Sequence[Any] = expansion.variables
+    for g, variable in enumerate(variables):
+        out[list(variable.inside)] += sizes[g] / len(variable.inside)
     return out / (out.sum() or 1.0)
 
 

@@ -324,7 +324,7 @@ def _compressed(flat: np.ndarray) -> np.ndarray:
 
 
 def _nodes(degree: int, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return points and weights that integrate polynomials of a degree from 0 to 1 exactly; at most so many, if said."""
+    """Return points and weights that integrate polynomials of a degree from 0 to 1 exactly; or at most so many."""
     exact = degree // 2 + 1
     x, w = np.polynomial.legendre.leggauss(exact if most is None else min(exact, most))
     return (x + 1) / 2, w / 2

@@ -31,8 +31,8 @@ ARRAY_KINDS = "biufcSUmM"
 SCALAR_KINDS = "biufU"
 #: By what an object says whether its parts and parameters make sense.
 CHECKS = ("check_stored", "check_params", "check")
-#: What is no part of a model: configuration that scikit-learn keeps on an instance, for routing arguments and for
-#: callbacks, and what ``feature_importances_`` is computed from: a file holds no training rows but those it predicts by.
+#: What is no part of a model: what scikit-learn keeps on an instance for routing arguments and for callbacks, and what
+#: ``feature_importances_`` is computed from, as a file holds no training rows but those it predicts by.
 SKIPPED = {"_metadata_request", "_skl_callbacks", "_background", "_importances"}
 #: Parameters that had another name in model files of earlier versions, by class; those that are no more have none.
 RENAMED: dict[str, dict[str, str | None]] = {
