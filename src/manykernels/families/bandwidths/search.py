@@ -160,6 +160,13 @@ class BandwidthSearch(Searcher):
         members = [(v / r, z) for (v, z), r in zip(members, rho_sq, strict=True)]
         return kept(members, exclude, _same, size, True)
 
+    def near_best(self, direction: Direction) -> float:
+        """Return the best σ up to the pitch of the grid, enough to draw near it; the middle where none is positive."""
+        values = self.curve(direction)
+        if not values.max() > 0:
+            return (self.low + self.high) / 2
+        return float(np.clip(math.exp(self.grid[int(values.argmax())]), self.low, self.high))
+
     def gram(self, member: Any) -> np.ndarray:
         """Return a member's Gram matrix, from distances that are known."""
         n = self.X.shape[0]
@@ -347,8 +354,7 @@ def draw_columnwise(
     for k in range(size):
         M, sigma = start.copy(), []
         for column, (low, high) in zip(columns, search.box, strict=True):
-            found = column.best(Direction(dense=M))  # line 8
-            best = found.members[0] if found.members else (low + high) / 2
+            best = column.near_best(Direction(dense=M))  # line 8
             drawn, chance = draw_near(best, low, high, 1, rng)  # lines 9-10
             M *= column.gram(float(drawn[0]))  # line 11
             sigma.append(float(drawn[0]))

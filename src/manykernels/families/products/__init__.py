@@ -150,6 +150,10 @@ class Products(Searchable):
         if self.base is not None:
             resolved.base = [as_kernel(k, "base").resolve(n_features, names) for k in self.base]
         resolved._r = n_features if self.base is None else len(self.base)
+        if any(column >= resolved._r for group in self.indicators or () for column in group):
+            raise ValueError(
+                f"indicators of Products names a column beyond the {resolved._r} that there are."
+            )
         if self.base is None:
             resolved._names = [f"x{j}" for j in range(n_features)] if names is None else list(names)
         else:
