@@ -24,7 +24,7 @@ def units(new):
     return np.column_stack([np.arange(GRIDS), first, np.full(GRIDS, BINS), first, np.full(GRIDS, new)])
 
 
-def toured(width, c, threads, sweeps=2):
+def toured(width, c, threads, sweeps=2, share=1.0):
     """Coefficients, weights in bins, and residuals before the last step, after some sweeps."""
     lines, R, s = arrays(width)
     R[:, c:] = 0.0
@@ -34,13 +34,14 @@ def toured(width, c, threads, sweeps=2):
         step = np.zeros((BINS, width), np.float32)
         tours = Tours(lines, R, s, EDGES, *room, step, pool if threads > 1 else None, threads)
         for k in range(sweeps):
-            tours(units(k == 0), np.linspace(1, 3, GRIDS), GRIDS - 1 if k else -1, W, counts)
+            tours(units(k == 0), np.linspace(1, 3, GRIDS), share, GRIDS - 1 if k else -1, W, counts)
     assert not room[0].any() and not room[1].any(), "sums and counts are left as they were"
     return W, counts, R
 
 
+@pytest.mark.parametrize("share", [1.0, 1.5])
 @pytest.mark.parametrize(("width", "c"), [(1, 1), (2, 2), (4, 3), (4, 4), (8, 7), (10, 10)])
-def test_a_tour_is_block_coordinate_descent(width, c):
+def test_a_tour_is_block_coordinate_descent(width, c, share):
     lines, R, s = (a.astype(float) for a in arrays(width))
     lines, R = lines.astype(int), R[:, :c]
     W = np.zeros((GRIDS, BINS, c))
@@ -48,10 +49,10 @@ def test_a_tour_is_block_coordinate_descent(width, c):
         for g, lam in enumerate(np.linspace(1, 3, GRIDS)):
             counts = np.bincount(lines[g], s, minlength=BINS)
             sums = np.array([np.bincount(lines[g], s * R[:, k], minlength=BINS) for k in range(c)]).T
-            step = (sums - lam * W[g]) / (counts + lam)[:, None]
+            step = (sums - lam * W[g]) / (share * counts + lam)[:, None]
             W[g] += step
             R = R - step[lines[g]]
-    found, weights, _ = toured(width, c, 1)
+    found, weights, _ = toured(width, c, 1, share=share)
     assert_allclose(found.reshape(W.shape), W, atol=1e-5)  # sums of some forty numbers in single precision
     assert_allclose(weights.reshape(GRIDS, BINS)[-1], counts, rtol=1e-6)
 

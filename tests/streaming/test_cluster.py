@@ -3,6 +3,8 @@
 import os
 import threading
 import time
+import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Products
 from manykernels.kernels import RBF, Laplacian, Linear
-from manykernels.solvers import Blockwise, Greedy
+from manykernels.solvers import Blockwise, Greedy, MirrorDescent
 from manykernels.streaming.cluster import Block, DaskRows, LocalRows, TreeSum, added
 
 dask = pytest.importorskip("dask")
@@ -90,7 +92,7 @@ def test_the_three_calls_agree_wherever_the_rows_are(kind, synchronous):
         rows = LocalRows(units, n, width=2, memory=0 if "every" in kind else 10**6)
     shared = rows.broadcast(np.array([2.0]))
     pulled, total = rows.sum(_moments, shared)
-    X, Y, s = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    X, Y, s = (np.concatenate(parts) for parts in zip(*(b[:3] for b in blocks), strict=True))
     assert np.allclose(pulled, 2 * X.T @ s, rtol=1e-14) and np.allclose(total, Y.sum(), rtol=1e-14)
     kept = rows.map(_scaled, 3.0)
     for _ in range(2):
@@ -184,6 +186,59 @@ def test_labels_of_two_classes_are_numbers_to_sums(synchronous):
     X, y = data[NAMES], data["y"].to_numpy()
     score = model.score(X, y)
     assert model.score(lazy, "y") == pytest.approx(score, abs=1e-12) and score > 0.75
+
+
+# -- drawn products ----------------------------------------------------------------------------------------
+
+
+def drawn(**options):
+    solver = MirrorDescent(max_iter=40, gap_draws=50, random_state=0, tol=0, **options)
+    return MKLRegressor(Products(degree=2), solver=solver, C=1.0)
+
+
+@pytest.mark.filterwarnings("ignore:MirrorDescent")
+@pytest.mark.parametrize("normalize", ["base", "trace", None])
+def test_drawn_products_over_sums_are_those_of_rows_in_memory(normalize, synchronous):
+    """Uniform draws do not look at the rows, so that all else must be the same."""
+    X, y = table()
+    here, batches, there = (drawn(sampling="uniform").set_params(normalize=normalize) for _ in range(3))
+    here.fit(X, y)
+    batches.fit([(X[a : a + 400], y[a : a + 400]) for a in range(0, 1500, 400)])
+    there.fit(dd.from_pandas(frame(), npartitions=3), y="y")
+    for model in (batches, there):
+        same_model(model, here)
+        assert model.dual_coef_ is None
+
+
+@pytest.mark.filterwarnings("ignore:MirrorDescent")
+@pytest.mark.parametrize("options", [{"p": 1.2, "draws": 3}, {"rows": 300}])
+def test_products_drawn_by_sums_come_as_near_to_the_optimum(options, synchronous):
+    X, y = table()
+    solver = {"max_iter": 200, "random_state": 0, "tol": 0, **options}
+    here, there = (MKLRegressor(Products(degree=2), solver=MirrorDescent(**solver), C=1.0) for _ in range(2))
+    here.fit(X, y)
+    there.fit(dd.from_pandas(frame(), npartitions=3), y="y")
+    assert there.gap_kind_ == "exact" and there.gap_ > 0
+    assert there.objective_ == pytest.approx(here.objective_, rel=0.02)
+    assert there.objective_ - there.gap_ <= here.objective_
+
+
+@pytest.mark.filterwarnings("ignore:MirrorDescent")
+def test_halves_of_rows_are_the_same_whatever_the_partitions(synchronous):
+    """Rows are chosen by hashes of their names, which cuts into files of one unit do not change."""
+    X, y = table()
+    cuts = [(X[:1000], y[:1000]), (X[1000:], y[1000:])], [(X[:300], y[:300]), (X[300:], y[300:])]
+    one, two = (drawn(rows=200, estimate="halves").fit(list(cut)) for cut in cuts)
+    assert one.combination_.members == two.combination_.members
+    assert np.allclose(one.weights_, two.weights_, rtol=1e-6)
+
+
+def test_more_products_than_can_be_weighed_ask_for_rows(monkeypatch, synchronous):
+    from manykernels.solvers.mirror_descent import summed
+
+    monkeypatch.setattr(summed, "MOST_PLACES", 1)
+    with pytest.raises(ValueError, match=r"too many to weigh them all .*rows=2000"):
+        drawn().fit(dd.from_pandas(frame(50), npartitions=2), y="y")
 
 
 # -- Blockwise in few rounds -------------------------------------------------------------------------------
@@ -422,3 +477,96 @@ def test_a_search_over_C_runs_through_joblib_on_a_cluster():
     threads = LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None)
     with threads as cluster, Client(cluster), joblib.parallel_backend("dask"):
         assert np.allclose(search.fit(X, y).cv_results_["mean_test_score"], alone, rtol=1e-10)
+
+
+# -- what is left behind -----------------------------------------------------------------------------------
+
+
+def _left(dask_scheduler):
+    """What a scheduler still knows of: tasks, what clients want, and what was published."""
+    wanted = [len(client.wants_what) for client in dask_scheduler.clients.values()]
+    published = dask_scheduler.extensions["publish"].datasets
+    return len(dask_scheduler.tasks) + sum(wanted) + len(published)
+
+
+def nothing_left(client):
+    deadline = time.monotonic() + 30
+    while client.run_on_scheduler(_left) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return client.run_on_scheduler(_left) == 0
+
+
+@pytest.fixture(scope="module")
+def threads():
+    """A cluster of threads in this process."""
+    from distributed import Client, LocalCluster
+
+    inside = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(**inside) as cluster, Client(cluster) as client:
+        yield client
+
+
+class Stop(Exception):
+    """What a user's own code raises on the way."""
+
+
+@pytest.mark.parametrize("make", [products, blockwise, drawn])
+@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt])
+def test_a_fit_that_ends_early_leaves_nothing_on_the_cluster(threads, make, error):
+    def on_iteration(*args, **kwargs):
+        raise error
+
+    kept = (
+        suppress(error) if error is KeyboardInterrupt else pytest.raises(error)
+    )  # Ctrl-C keeps a model if there is one
+    with warnings.catch_warnings(), kept:
+        warnings.simplefilter("ignore")
+        make().fit(dd.from_pandas(frame(300), npartitions=3), y="y", on_iteration=on_iteration)
+    assert nothing_left(threads)
+
+
+def _unreadable(path):
+    if os.path.exists(path):
+        raise OSError("the disk is gone")
+    return frame(40, seed=1)
+
+
+def test_a_partition_that_cannot_be_read_again_is_named(tmp_path, threads):
+    mark = str(tmp_path / "gone")
+    lazy = dd.from_delayed(
+        [dask.delayed(frame(40)), dask.delayed(_unreadable)(mark)], meta=frame(1).iloc[:0], verify_meta=False
+    )
+
+    def on_iteration(*args, **kwargs):
+        open(mark, "w").close()
+
+    model = products().set_params(memory=500)  # nothing is kept
+    with pytest.raises(RuntimeError, match=r"partition 1 .*cannot be read .*the disk is gone"):
+        model.fit(lazy, y="y", on_iteration=on_iteration)
+    assert nothing_left(threads)
+
+
+def test_workers_of_another_version_are_named(threads, monkeypatch):
+    from manykernels.streaming import cluster
+
+    monkeypatch.setattr(cluster, "__version__", "0.0.1")
+    with pytest.raises(
+        RuntimeError, match=r"The worker .* has manykernels .*, and this process has 0.0.1; install"
+    ):
+        products().fit(dd.from_pandas(frame(50), npartitions=2), y="y")
+
+
+def test_workers_without_the_package_are_named(threads, monkeypatch):
+    from manykernels.streaming import cluster
+
+    class Client:
+        scheduler = threads.scheduler
+        scheduler_info = threads.scheduler_info
+
+        @staticmethod
+        def run(*args, **kwargs):
+            return {"tcp://far:1": ModuleNotFoundError("No module named 'manykernels'")}
+
+    monkeypatch.setattr(cluster, "active_client", lambda: Client)
+    with pytest.raises(RuntimeError, match=r"tcp://far:1 cannot import manykernels .*; install it there"):
+        products().fit(dd.from_pandas(frame(50), npartitions=2), y="y")

@@ -100,7 +100,7 @@ def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
         if is_lazy(X) and not (is_auto(model.solver) or sums_rows(model.solver)):
             raise ValueError(
                 f"X is a dask collection, and solver {brief(model.solver)} takes rows one batch after the other; use "
-                "Greedy or Blockwise, or pass rows in memory or the path of a folder."
+                "Greedy, MirrorDescent, LpNorm or Blockwise, or pass rows in memory or the path of a folder."
             )
         source = open_source(X)
         any_kind = model._automatic or source.views is not None

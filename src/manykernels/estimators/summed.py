@@ -50,7 +50,7 @@ class ToBlock:
 
     def __call__(self, chunk: Chunk) -> Block:
         batch = self.encoding(self.check(chunk)) if len(chunk) else self.encoding.context
-        return Block(batch.X, batch.Y, batch.sample_weight)
+        return Block(batch.X, batch.Y, batch.sample_weight, chunk.keys)
 
 
 def fit_rows(opening: Opening, on_iteration: OnIteration | None, saved: Any) -> None:

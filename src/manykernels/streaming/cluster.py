@@ -40,11 +40,34 @@ class Block(NamedTuple):
         Encoded targets.
     s : (n,) array
         Weights.
+    keys : (n,) array of whole numbers or None
+        Which name the rows, the same in every round.
     """
 
     X: np.ndarray
     Y: np.ndarray
     s: np.ndarray
+    keys: np.ndarray | None = None
+
+
+class Gathered:
+    """Arrays of some rows, which a sum puts one after the other: blocks in their order.
+
+    Parameters
+    ----------
+    arrays : arrays of one length
+    """
+
+    def __init__(self, *arrays: np.ndarray):
+        self.arrays = arrays
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(a.nbytes for a in self.arrays)
+
+    def __add__(self, other: Gathered) -> Gathered:
+        return Gathered(*(np.concatenate(pair) for pair in zip(self.arrays, other.arrays, strict=True)))
 
 
 # -- ordered sums --------------------------------------------------------------------------------------
@@ -147,7 +170,7 @@ class Rows(ABC):
 
 def n_bytes(value: Any) -> int:
     """Return the bytes of the arrays in a value, about."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | Gathered):
         return value.nbytes
     if isinstance(value, tuple | list):
         return sum(map(n_bytes, value))
@@ -251,12 +274,14 @@ class DaskRows(Rows):
     blocks : list of Delayed
         Each computes a :class:`Block`, from where its rows lie.
     n_rows : int
+    parts : sequence of Delayed
+        The partitions that blocks are made of, to be named where one cannot be read.
     keep : bool
         Whether blocks stay in the workers' memory between two rounds. Dask computes those of a lost worker again.
     """
 
-    def __init__(self, blocks: list[Any], n_rows: int, *, keep: bool):
-        self.n_rows, self.n_blocks = n_rows, len(blocks)
+    def __init__(self, blocks: list[Any], n_rows: int, *, keep: bool, parts: Sequence[Any] = ()):
+        self.n_rows, self.n_blocks, self.parts = n_rows, len(blocks), parts
         self._kept: list[Any] = []
         self.blocks = self._persisted(blocks) if keep else blocks
 
@@ -285,7 +310,7 @@ class DaskRows(Rows):
         for parts in fresh:
             parts.values, kept = kept[: self.n_blocks], kept[self.n_blocks :]
             parts.computed = True
-        (value,) = computed([total])
+        (value,) = computed([total], self.parts)
         self._release([total])
         self._count(value)
         return value
@@ -293,7 +318,10 @@ class DaskRows(Rows):
     def _persisted(self, values: list[Any]) -> list[Any]:
         from dask import persist
 
-        started = list(persist(*values))
+        with (
+            one_blas_thread()
+        ):  # as workers have: where Dask computes in this process, more would change bits
+            started = list(persist(*values))
         self._kept += started
         return started
 
@@ -329,12 +357,20 @@ def _delayed(func):
     return delayed(func, pure=False, traverse=False)
 
 
-def computed(values: list[Any]) -> tuple[Any, ...]:
-    """Return what Dask computes; what goes wrong on the cluster is one sentence."""
+def computed(values: list[Any], parts: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Return what Dask computes; what goes wrong on the cluster is one sentence.
+
+    Parameters
+    ----------
+    values : list of Delayed
+    parts : sequence of Delayed
+        The partitions they are made of: where one of these cannot be read, it is named.
+    """
     from dask import compute
 
     try:
-        return compute(*values)
+        with one_blas_thread():
+            return compute(*values)
     except Exception as error:
         name = type(error).__name__
         if name == "KilledWorker":
@@ -346,7 +382,27 @@ def computed(values: list[Any]) -> tuple[Any, ...]:
             raise RuntimeError(
                 "The cluster has gone, or has lost what the fit had there; start it, and fit again."
             ) from error
+        if "partition" not in str(error):
+            _name_unreadable(parts)
         raise
+
+
+def _name_unreadable(parts: Sequence[Any]) -> None:
+    """Raise RuntimeError with the number of the first partition that cannot be read, each tried where it lies."""
+    from dask import compute
+
+    for number, part in enumerate(parts):
+        try:
+            compute(_delayed(_read)(part))
+        except Exception as error:
+            raise RuntimeError(
+                f"partition {number} of the collection cannot be read ({type(error).__name__}: "
+                f"{brief(str(error), 200)}); see to what it is read from, and fit again."
+            ) from error
+
+
+def _read(part: Any) -> None:
+    """Do nothing with a partition that could be read."""
 
 
 def active_client() -> Any:

@@ -76,6 +76,11 @@ class Partitions:
     parts: list[tuple[Any, Any, Any]]
     reader: Partition
 
+    @property
+    def sources(self) -> list[Any]:
+        """The partitions of X."""
+        return [X for X, _, _ in self.parts]
+
     def map(self, func: Callable[..., Any], *args: Any) -> list[Any]:
         """Return ``func(reader, number, X, y, s, *args)`` of every partition, each a Delayed."""
         from dask import delayed
@@ -272,7 +277,7 @@ def _tallied(chunk: Chunk, classify: bool, check) -> tuple[Tally, Stamp]:
 def survey_partitions(partitions: Partitions, classify: bool, check=None) -> tuple[Survey, list[Stamp]]:
     """Return what all targets tell, and the stamp of every partition: one round."""
     tally, stamps = Tally(classify), []
-    for other, stamp in computed(partitions.map(_tallied, classify, check)):
+    for other, stamp in computed(partitions.map(_tallied, classify, check), partitions.sources):
         tally.join(other)
         stamps.append(stamp)
     return tally.found(), stamps
@@ -286,7 +291,7 @@ def sample_partitions(partitions: Partitions, n_rows: int, sample: Sample) -> Ch
     """Return a sample of all rows: one round, which sends little more than that."""
     # A few standard deviations more than are wanted; the least hashes of all are taken in the end.
     below = (sample.size + 6 * sample.size**0.5) / n_rows
-    for chunk in computed(partitions.map(_sampled, below, sample.seed)):
+    for chunk in computed(partitions.map(_sampled, below, sample.seed), partitions.sources):
         if len(chunk):
             sample.offer(chunk)
     return sample.rows()
@@ -299,7 +304,7 @@ def _held(chunk: Chunk, held) -> Chunk:
 
 def held_out_rows(partitions: Partitions, held) -> list[Chunk]:
     """Return the rows that are held out, of those partitions that have some: one round."""
-    return [chunk for chunk in computed(partitions.map(_held, held)) if len(chunk)]
+    return [chunk for chunk in computed(partitions.map(_held, held), partitions.sources) if len(chunk)]
 
 
 # -- rows for a solver -----------------------------------------------------------------------------------
@@ -340,7 +345,7 @@ def _prepared(chunk: Chunk, prepare: Prepare) -> Block:
 
 def dask_rows(partitions: Partitions, prepare: Prepare, n_rows: int, *, keep: bool) -> DaskRows:
     """Return the rows of partitions as blocks."""
-    return DaskRows(partitions.map(_prepared, prepare), n_rows, keep=keep)
+    return DaskRows(partitions.map(_prepared, prepare), n_rows, keep=keep, parts=partitions.sources)
 
 
 def n_workers() -> int:

@@ -74,6 +74,7 @@ class RowSampler:
 
     def __init__(self, family: Any, X: np.ndarray, scale: Scaling | None, n_rows: int):
         self.family, self.X, self.n_rows = family, X, n_rows
+        self.n = len(X)
         base = family.base_means(scale)
         self.base = np.ones(X.shape[1]) if base is None else base
         self.prior_sq = family._prior_sq()
@@ -88,14 +89,18 @@ class RowSampler:
         return self._draw(A, size, rng, self.n_rows // 2)
 
     def _draw(self, A, size, rng, n_first) -> RowDraw:
-        rows = rng.choice(len(self.X), self.n_rows, replace=False)
-        mixture = RowMixture(self, self.X[rows], A[rows], n_first, size)
+        mixture = RowMixture(self, *self.some_rows(A, rng), n_first, size)
         members = mixture.draw(size, rng)
         distinct = list(dict.fromkeys(members))
         place = {z: i for i, z in enumerate(distinct)}
         of = [place[z] for z in members]
         probability, forms = mixture.judge(distinct)
         return RowDraw(members, probability[of], forms[of])
+
+    def some_rows(self, A: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows without replacement, in random order, and their coefficients."""
+        rows = rng.choice(self.n, self.n_rows, replace=False)
+        return self.X[rows], A[rows]
 
     def forms(self, A: np.ndarray, members: Sequence[Prefix]) -> np.ndarray:
         """Return tr(Aᵀ K_z A) from all rows, in blocks of them."""
@@ -118,7 +123,7 @@ class RowMixture:
 
     def __init__(self, of: RowSampler, X: np.ndarray, A: np.ndarray, n_first: int, size: int):
         self.of, self.X, self.A, self.n_first = of, X, A, n_first
-        self.n, self.m = len(of.X), len(X)
+        self.n, self.m = of.n, len(X)
         S = slice(0, n_first)
         self.sums = MonomialSampler(X[S], of.base, of.prior_sq).weigh(A[S], size)
         self.squares = RowSquares(X, np.square(A).sum(axis=1), of.base, of.prior_sq)

@@ -44,7 +44,8 @@ class Blockwise(StreamingSolver):
     Classes are targets of -1 and 1.
 
     A block of features is minimised over exactly, the others fixed; for binning features that is a division by the
-    weight in each bin, 10 ns per row and grid. Between sweeps the kernels' weights follow from the norms in closed
+    weight in each bin, 10 ns per row and grid, and with more than 64 visits to grids a step takes a part of it, so that
+    they share out what there is to explain. Between sweeps the kernels' weights follow from the norms in closed
     form. A few sweeps are early stopping, not convergence, and better for it: `certify` tells how far the optimum is.
 
     Parameters

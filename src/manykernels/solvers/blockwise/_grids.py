@@ -23,6 +23,9 @@ from numba.extending import intrinsic
 LINE = 8
 #: Looks, of half a nanosecond each, before a thread lets others on its core go first.
 LOOKS = 10_000
+#: Visits to grids in which a fit would explain everything, each as much as it can. More of them take smaller steps: the
+#: first grid would explain noise that many grids do not share, and its coefficients are slow to come down again.
+VISITS, SHARED_SWEEPS = 64, 6
 
 
 @njit(cache=True, nogil=True)
@@ -50,6 +53,14 @@ def unrolled(c):
     Loops of a known length are up to twice as fast for one to four outputs, and no faster for more.
     """
     return (0,) * c if c in (1, 2, 4) else ()
+
+
+def shared_among(grids: int, sweeps: int, sweep: int) -> float:
+    """Return among how many grids the steps of a sweep share out what is left to explain.
+
+    Those of a fit of many sweeps are exact in the end, which converges sooner.
+    """
+    return max(1.0, grids * min(sweeps, SHARED_SWEEPS) / VISITS) if sweep < SHARED_SWEEPS else 1.0
 
 
 @njit(cache=True, nogil=True)
@@ -80,8 +91,8 @@ def add_counts(bins, s, counts):
 
 
 @njit(cache=True, nogil=True)
-def newton_step(sums, counts, lam, W, step, first, last, outputs):
-    """Minimise over a grid's bins first..last-1: ``step = (Σ_l sums_l - lam W)/(counts + lam)``, ``W += step``.
+def newton_step(sums, counts, lam, share, W, step, first, last, outputs):
+    """Descend over a grid's bins first..last-1: ``step = (Σ_l sums_l - lam W)/(share counts + lam)``, ``W += step``.
 
     Parameters
     ----------
@@ -89,6 +100,8 @@ def newton_step(sums, counts, lam, W, step, first, last, outputs):
         Becomes 0 there.
     counts : (size,) array
     lam : float
+    share : float
+        Among how many grids what is left is shared out; 1 takes the minimum.
     W : (size, c) array, changed
     step : (at least size, at least c) array, changed
     first, last : int
@@ -102,7 +115,7 @@ def newton_step(sums, counts, lam, W, step, first, last, outputs):
                 sums[0, b, k] += sums[i, b, k]
                 sums[i, b, k] = 0.0
         if counts[b] > 0.0:
-            scale, weight = 1.0 / (counts[b] + lam), lam
+            scale, weight = 1.0 / (share * counts[b] + lam), lam
         else:  # no row: its coefficients are 0 and stay so, unless lam has just changed
             scale = weight = 1.0
         for k in range(W.shape[1]):
@@ -168,7 +181,23 @@ def meet(board, thread, size, number):
 
 @njit(cache=True, nogil=True)
 def tour(
-    thread, size, board, units, lams, before, lines, edges, R, s, sums, counts, step, W, curvature, outputs
+    thread,
+    size,
+    board,
+    units,
+    lams,
+    share,
+    before,
+    lines,
+    edges,
+    R,
+    s,
+    sums,
+    counts,
+    step,
+    W,
+    curvature,
+    outputs,
 ):
     """Descend over one grid after the other: the share of one of several threads, which do so together.
 
@@ -185,6 +214,8 @@ def tour(
         Of every grid its line, where its coefficients begin, how many there are, where its counts begin, and whether
         these are still to be made.
     lams : (k,) array
+    share : float
+        Of the steps; see :func:`newton_step`.
     before : int
         The line of the grid whose step is to be taken first; -1: none.
     lines : (grids, n) array of unsigned integers
@@ -223,7 +254,7 @@ def tour(
                     total += counts[i, b]
                     counts[i, b] = 0.0
                 H[b] = total
-        newton_step(sums, H, lams[u], W[first : first + width], step, low, high, outputs)
+        newton_step(sums, H, lams[u], share, W[first : first + width], step, low, high, outputs)
         before = line
         meet(board, thread, size, 2 * u + 2)
 
@@ -261,23 +292,35 @@ class Tours:
         """Return room for sums and counts of a grid, zeros, for `widest` bins and outputs up to `width`."""
         return np.zeros((n_lanes, widest, width), np.float32), np.zeros((n_lanes, widest))
 
-    def __call__(self, units, lams, before: int, W, curvature) -> None:
+    def __call__(self, units, lams, share: float, before: int, W, curvature) -> None:
         """Take the step of the line `before` (-1: none), and descend over grids; the last step is left to take."""
         size = 1 if self.pool is None else min(self.size, len(self.sums))
         board, outputs = np.zeros(LINE * size, np.int64), unrolled(self.sums.shape[2])
         rows = self.lines, self.edges, self.R, self.s
-        shared = units, lams, before, *rows, self.sums, self.counts, self.step, W, curvature, outputs
+        shared = (
+            units,
+            lams,
+            float(share),
+            before,
+            *rows,
+            self.sums,
+            self.counts,
+            self.step,
+            W,
+            curvature,
+            outputs,
+        )
         if self.pool is None or size == 1:
             tour(0, 1, board, *shared)
             return
         together = Barrier(size)
 
-        def share(k):
+        def part(k):
             together.wait()  # nobody begins, and waits for the others in there, before all of them are here
             tour(k, size, board, *shared)
 
         try:
-            tasks = [self.pool.submit(share, k) for k in range(size)]
+            tasks = [self.pool.submit(part, k) for k in range(size)]
         except BaseException:
             together.abort()
             raise

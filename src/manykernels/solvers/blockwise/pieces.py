@@ -85,8 +85,8 @@ class GridPiece:
         """Return the coefficients 0."""
         return np.zeros((self.first[-1], n_outputs), dtype=np.float32)
 
-    def step(self, R: np.ndarray, lam: float, W: np.ndarray) -> None:
-        """Descend over all grids; residuals and coefficients are changed."""
+    def step(self, R: np.ndarray, lam: float, W: np.ndarray, share: float) -> None:
+        """Descend over all grids, each by a share; residuals and coefficients are changed."""
         lines = np.arange(self.blocks)
         sums, counts = Tours.room(LANES, self.widths.max(), R.shape[1])
         step = np.zeros_like(sums[0])
@@ -94,7 +94,7 @@ class GridPiece:
         tours = Tours(self.bins, R, rows.s, rows.edges, sums, counts, step, rows.pool, n_threads())
         new = np.full(self.blocks, not self.known)
         units = np.column_stack([lines, self.first[:-1], self.widths, self.first[:-1], new])
-        tours(units, np.full(self.blocks, lam * self.blocks), -1, W, self.counts)
+        tours(units, np.full(self.blocks, lam * self.blocks), share, -1, W, self.counts)
         subtract_step(self.bins[-1], step, R)
         self.known = True
 
@@ -122,7 +122,7 @@ class DensePiece:
         """Return the coefficients 0."""
         return np.zeros((self.Z.shape[1], n_outputs))
 
-    def step(self, R: np.ndarray, lam: float, W: np.ndarray) -> None:
+    def step(self, R: np.ndarray, lam: float, W: np.ndarray, share: float) -> None:
         """Minimise over all features; residuals and coefficients are changed."""
         if lam not in self._factors:
             self._factors = {lam: ridge_factor(self.gram, lam)}

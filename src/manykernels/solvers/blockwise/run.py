@@ -15,6 +15,7 @@ from ..calibration import LEAST, fit_calibration
 from ..log import Progress
 from ..stream_run import State, StreamRun
 from ..verdict import Verdict, compare
+from ._grids import shared_among
 from .online import quick_model
 from .plan import REMEDY, Plan, best_weights, check_known, first_weights, lay_plan
 from .rows import RowStore, Sizes, joined
@@ -173,9 +174,10 @@ class SweepRun(StreamRun):
     def _swept(self) -> Iterator[Progress | None]:
         """Sweep over the blocks, and yield after each, or some grids."""
         plan, sweeps, at = self.plan, self.sweeps, self._position
-        state = sweeps.state
+        state, grids = sweeps.state, sum(unit.line >= 0 for unit in sweeps.units)
         while at[0] < plan.sweeps:
             lams = plan.lams(sweeps.units, state["theta"])
+            sweeps.share = shared_among(grids, plan.sweeps, int(at[0]))
             sweeps.last = at[0] + 1 == plan.sweeps and not self.solver.certify
             while at[1] < len(sweeps.units):
                 at[1] += sweeps.descend(int(at[1]), lams)

@@ -5,8 +5,13 @@ minimised exactly, all others fixed, by
 
     W ← W + (Zᵀ S Z + λ_k I)⁻¹ (Zᵀ S R - λ_k W),    R ← R - Z (the change of W).
 
-For a grid ZᵀSZ is the diagonal of its bins' weights. A visit over the rows takes the last block's step and sums up for
-the next one, so that every block costs one pass over the residuals.
+For a grid ZᵀSZ is the diagonal of its bins' weights. Where many grids are visited, a step takes g times these, as if it
+were one of g grids to share out what is left (``_grids.shared_among``): minimised over exactly, the first grids would
+explain noise, and their coefficients come down slowly. The objective never rises either way. On 240,000 rows of 30
+columns and a noisy target, 64 grids in 6 sweeps, R² on new rows is .918 instead of .904.
+
+A visit over the rows takes the last block's step and sums up for the next one, so that every block costs one pass over
+the residuals.
 """
 
 from __future__ import annotations
@@ -100,6 +105,8 @@ class Sweeps:
     last : bool
         Set in the last sweep, if nothing follows it: a grid's bins are then forgotten after its step. Coefficients
         take memory as they are written, so that the ones grow while the others shrink.
+    share : float
+        Among how many grids a step shares out what is left, set for every sweep; see :func:`._grids.shared_among`.
     """
 
     NAMES = ("W", "curvature", "known", "pending", "step")
@@ -108,6 +115,7 @@ class Sweeps:
         self.store, self.maps, self.units, self.state = store, maps, units, state
         self.lanes = store.lanes
         self.last = False
+        self.share = 1.0
         self._threads = n_threads()
         self._pool = ThreadPoolExecutor(self._threads)
         self._dense = DenseVisits(store, maps, units, self._pool)
@@ -222,7 +230,8 @@ class Sweeps:
             H[...] = found
             self.state["known"][number] = True
         if unit.line != -1:  # a grid, or the intercept
-            newton_step(sums[None], H, lam, W, self.state["step"], 0, unit.width, ())
+            share = self.share if unit.line >= 0 else 1.0
+            newton_step(sums[None], H, lam, share, W, self.state["step"], 0, unit.width, ())
             self.state["pending"][0] = number
             return 1
         factor = ridge_factor(H, lam), True
@@ -263,7 +272,7 @@ class Sweeps:
         some = list(enumerate(self.units[first:last], first))
         units = np.array([(u.line, u.first, u.width, u.curvature, not known[k]) for k, u in some])
         before = self.units[pending].line if pending >= 0 else -1
-        self._tours()(units, lams[first:last], before, state["W"], state["curvature"])
+        self._tours()(units, lams[first:last], self.share, before, state["W"], state["curvature"])
         known[first:last] = True
         state["pending"][0] = last - 1
         self._forget([pending, *range(first, last - 1)])

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..._util.arrays import widened
 from ..._util.threads import map_in_threads, n_threads
+from ._grids import shared_among
 from .pieces import TrialRows, piece_of
 
 logger = logging.getLogger("manykernels")
@@ -239,9 +240,11 @@ class Trial:
         lams = 1.0 / (self.C * C_FACTOR**k * strength)
         R, Rv = self.Y.copy(), self.Yv.copy()
         coefficients = [piece.fresh(R.shape[1]) for piece in pieces]
-        for _ in range(sweeps):
+        grids = sum(getattr(piece, "blocks", 0) for piece in pieces)
+        for sweep in range(sweeps):
+            share = shared_among(grids, sweeps, sweep)
             for piece, lam, W in zip(pieces, lams, coefficients, strict=True):
-                piece.step(R, lam, W)
+                piece.step(R, lam, W, share)
         for piece, W in zip(pieces, coefficients, strict=True):
             piece.judge(Rv, W)
         return self._relative(Rv)

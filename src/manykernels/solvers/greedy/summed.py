@@ -15,9 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._util.arrays import row_blocks
-from ..._util.text import brief
-from ...families.base import Best, HasFeatures, can, nothing
+from ...families.base import Best, nothing
 from ...families.products.monomial_search import SEARCH_SIZES, leaders
 from ...families.products.search import SLACK, ProductSearcher
 from ...families.products.table_sums import TableSums
@@ -26,32 +24,22 @@ from ...problem import Problem, Result
 from ...streaming.cluster import Block, Rows
 from ..base import generator
 from ..log import Log
-from .least_squares import BLOCK_ENTRIES, _solver, feature_sign
+from ..product_sums import (
+    DEARER,
+    MOST_PLACES,
+    Columns,
+    WholeProblem,
+    check_products,
+    gram,
+    moments,
+    table_pulls,
+    table_squares,
+)
+from .least_squares import _solver, feature_sign
 from .oracle import CANDIDATES
 from .refits import Point, Refitter
 from .steps import Corrective, Limits
 from .stopping import ExtendedBIC
-
-#: Searches of all products send and receive a number for each of them, so that they are for families up to this size;
-#: and over many rows, which several workers share, they may cost so many times as much as in one process.
-MOST_PLACES, DEARER = 2**23, 10.0
-
-
-@dataclass(frozen=True)
-class WholeProblem(Problem):
-    """A sample of the rows, which stands for all of them but for their number and sums.
-
-    Attributes
-    ----------
-    total_rows : int
-    """
-
-    total_rows: int = 0
-
-    @property
-    def n_rows(self) -> int:
-        """Number of all rows."""
-        return self.total_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,60 +69,8 @@ class SummedPoint(Point):
 # -- sums over rows --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Products of columns of a block, and residuals of a model on some of them."""
-
-    family: Any
-
-    def residuals(self, block: Block, members: Sequence[Any], raw: np.ndarray) -> np.ndarray:
-        """Return s (y - f), (n, 1)."""
-        r = block.Y[:, 0] - raw[0]
-        if len(members):
-            for rows in row_blocks(len(r), len(members) + block.X.shape[1], BLOCK_ENTRIES):
-                r[rows] -= self.family.features(_wide(block.X[rows]), members) @ raw[1:]
-        return (block.s * r)[:, None]
-
-    def gram(self, block: Block, known: Sequence[Any], new: Sequence[Any]) -> np.ndarray:
-        """Return Σ s [1, y, φ_known, φ_new]ᵀ φ_new."""
-        members = [*known, *new]
-        out = np.zeros((2 + len(members), len(new)))
-        for rows in row_blocks(len(block.s), len(members) + block.X.shape[1], BLOCK_ENTRIES):
-            phi = self.family.features(_wide(block.X[rows]), members)
-            fresh = phi[:, len(known) :] * block.s[rows, None]
-            out[0] += fresh.sum(axis=0)
-            out[1] += block.Y[rows, 0] @ fresh
-            out[2:] += phi.T @ fresh
-        return out
-
-
-def _wide(X: np.ndarray) -> np.ndarray:
-    return np.asarray(X, dtype=np.float64)
-
-
-def _moments(block: Block) -> tuple[np.ndarray, ...]:
-    """Return Σ s, Σ s y, Σ s y² and Σ s², and Σ s x_j²."""
-    s, y = block.s, block.Y[:, 0]
-    squares = np.zeros(block.X.shape[1])
-    for rows in row_blocks(len(s), len(squares), BLOCK_ENTRIES):
-        squares += s[rows] @ np.square(_wide(block.X[rows]))
-    return np.array([s.sum(), s @ y, s @ np.square(y), s @ s]), squares
-
-
-def _gram(block: Block, columns: Columns, known, new) -> np.ndarray:
-    return columns.gram(block, known, new)
-
-
-def _squares(block: Block, sums: TableSums) -> np.ndarray:
-    return sums.sums(block.X, block.s[:, None], squared=True)[0]
-
-
-def _pulls(block: Block, columns: Columns, sums: TableSums, members, raw) -> np.ndarray:
-    return sums.sums(block.X, columns.residuals(block, members, raw))[0]
-
-
 def _extensions(block: Block, columns: Columns, sums: TableSums, members, raw, prefixes) -> tuple:
-    V = columns.residuals(block, members, raw)
+    V = columns.residuals(block, members, raw[:, None])
     squares = sums.extensions(block.X, block.s[:, None], prefixes, squared=True)
     return sums.extensions(block.X, V, prefixes)[0], squares[0]
 
@@ -152,20 +88,20 @@ class SummedLeastSquares(Refitter):
     ----------
     problem : WholeProblem
     rows : Rows
-    moments : (4,) array
-        Σ s, Σ s y, Σ s y² and Σ s².
+    known : (3,) array
+        Σ s, Σ s y and Σ s y².
     base : (r,) array
         Means of the squared columns, for ``"base"``.
     """
 
-    def __init__(self, problem: Problem, rows: Rows, tol: float, moments: np.ndarray, base: np.ndarray):
+    def __init__(self, problem: Problem, rows: Rows, tol: float, known: np.ndarray, base: np.ndarray):
         super().__init__(problem, tol)
         self.rows, self.mu, self.base = rows, 1.0 / problem.C, base
-        self.total, _, self.square, _ = moments.tolist()
+        self.total, _, self.square = known.tolist()
         self.columns = rows.broadcast(Columns(problem.family))
         self.known: list[Any] = []
         #: Of [1, y, φ_1, ...], the products as they are.
-        self.G = np.array([[moments[0], moments[1]], [moments[1], moments[2]]])
+        self.G = np.array([[known[0], known[1]], [known[1], known[2]]])
 
     def rho_sq(self, members: Sequence[Any]) -> np.ndarray:
         """Return ρ² of known products; 0 for one that vanishes."""
@@ -188,7 +124,7 @@ class SummedLeastSquares(Refitter):
             return
         wanted = {*members, *keep}
         self._forget([z for z in self.known if z in wanted] if keep else self.known)
-        fresh = self.rows.sum(_gram, self.columns, tuple(self.known), tuple(new))
+        fresh = self.rows.sum(gram, self.columns, tuple(self.known), tuple(new))
         k = len(self.G)
         self.G = np.block([[self.G, fresh[:k]], [fresh[:k].T, fresh[k:]]])
         self.known = [*self.known, *new]
@@ -331,7 +267,8 @@ class SummedOracle(ProductSearcher):
             return self.heuristic(point, CANDIDATES, point.members, self.rng)
         if self.inverse is None:
             self.inverse = self._inverse_scales()
-        pulls = self.rows.sum(_pulls, self.columns, self.tables, tuple(point.members), point.raw)
+        at = tuple(point.members), point.raw[:, None]
+        pulls = self.rows.sum(table_pulls, self.columns, self.tables, *at)[0]
         scores = np.square(self.problem.C * pulls) * self.inverse
         top = leaders(np.where(self.inverse > 0, scores, -np.inf), CANDIDATES + SLACK + len(point))
         members = self.named(self.sums.table.members(top))
@@ -346,7 +283,7 @@ class SummedOracle(ProductSearcher):
         """Return 1/ρ² of all products, 0 for those that vanish; with ``"trace"`` that takes a sum over the rows."""
         rho_sq = self.prior_sq[self.sums.table.degrees(self.sums.table.slabs)]
         if self.how == "trace":
-            rho_sq = rho_sq * self.rows.sum(_squares, self.tables) / self.total
+            rho_sq = rho_sq * self.rows.sum(table_squares, self.tables) / self.total
         return np.divide(1.0, rho_sq, out=np.zeros(len(rho_sq)), where=rho_sq > 0)
 
     # -- what a search that is not exhaustive asks for
@@ -379,11 +316,7 @@ class SummedOracle(ProductSearcher):
 def check_summable(solver: Any, problem: Problem) -> None:
     """Raise ValueError for what takes all rows at once."""
     family: Any = problem.family
-    if not (can(family, HasFeatures) and getattr(family, "rank_one", False) and family.factorises):
-        raise ValueError(
-            f"Greedy takes rows from files and clusters with products of columns only, and kernels is {brief(family)}; "
-            "pass Products(degree=...) without base, Blockwise, or rows in memory."
-        )
+    check_products("Greedy", problem)
     if problem.loss.name != "squared" or problem.n_outputs != 1:
         raise ValueError(
             f"Greedy takes rows from files and clusters with loss='squared' and one output, not {problem.loss.name!r} "
@@ -400,26 +333,26 @@ def solve_summed(solver: Any, rows: Rows, first: Problem, on_iteration) -> tuple
     """Take steps over the rows, and return the result with the pursuit."""
     check_summable(solver, first)
     log = Log(on_iteration, time.perf_counter())
-    fields = {name: getattr(first, name) for name in Problem.__dataclass_fields__}
-    problem = WholeProblem(**fields, total_rows=rows.n_rows)
-    moments, squares = rows.sum(_moments)
+    problem = WholeProblem.of(first, rows)
+    (total, squared_total), targets, products, squares = rows.sum(moments)
     rng = generator(solver.random_state)
-    mean_squares = squares / moments[0]
+    mean_squares = squares / total
     size = problem.family.size()
     if solver.max_kernels == "auto":
         most = int(min(200, size, max(rows.n_rows // 3, 1)))
-        limits = Limits(most, criterion=ExtendedBIC(float(moments[0] ** 2 / moments[3]), size))
+        limits = Limits(most, criterion=ExtendedBIC(float(total**2 / squared_total), size))
     else:
         limits = Limits(int(min(solver.max_kernels, size)), swaps=solver.swaps)
     tol = min(0.1 * solver.tol, 1e-3)
+    known = np.array([total, targets[0], products[0, 0]])
     pursuit = Corrective(
         solver,
         problem,
         log,
         rng,
         limits,
-        oracle=SummedOracle(problem, rows, float(moments[0]), mean_squares, rng),
-        refitter=SummedLeastSquares(problem, rows, tol, moments, mean_squares),
+        oracle=SummedOracle(problem, rows, float(total), mean_squares, rng),
+        refitter=SummedLeastSquares(problem, rows, tol, known, mean_squares),
     )
     result = pursuit.run()
     extra = {**result.trace.extra, "rounds": (rows.rounds,), "bytes": (rows.sent,)}

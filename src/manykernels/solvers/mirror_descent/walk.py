@@ -37,23 +37,34 @@ class Walk:
         self.solver, self.problem, self.log, self.rng = solver, problem, log, rng
         self.family: Any = problem.family
         self.potential = potential_of(solver.p, self.family.size())
-        # Where weights are scaled and added to, so is the sum of the kernels, and none is needed twice.
-        kept = BANK_SIZES.cache_bytes if isinstance(self.potential, Power) else 0
-        self.active = Active(problem, solver.p, kept_bytes=kept)
-        n_rows = solver.sampled_rows(problem.n_rows)
         self.rows: Any = None  # draws from some rows, where not all are to be looked at
-        if n_rows is not None:
-            self.rows = self.family.row_sampler(problem.X, problem.scale, n_rows)
+        self.open(solver.sampled_rows(problem.n_rows))
         self.draw = self.active.drawer() if self.rows is None else self.rows.draw
         self.forms = self.active.forms if self.rows is None else self.rows.forms
         self.sum = np.zeros(0)  # Σ η_k θ_k of the average
         self.squares = 0.0  # Σ_k of the squared estimates, for the normalised step
         self.unit = 1.0  # the step in units of the gradient, up to a constant
         self.stopped = False
-        zero = np.zeros(problem.Y.shape)
-        self.floor = ROUNDING * float(np.mean(problem.sample_weight * problem.loss.value(problem.Y, zero)))
+        self.floor = ROUNDING * self.loss_at_zero()
         self.eta = self.theory_step() if solver.step == "theory" else None
         self.potential.start(self.active)
+
+    #: Once open.
+    active: Active
+
+    def open(self, n_rows: int | None) -> None:
+        """Bind the kernels to the rows, and draws to some of these where a number of them is given."""
+        problem = self.problem
+        # Where weights are scaled and added to, so is the sum of the kernels, and none is needed twice.
+        kept = BANK_SIZES.cache_bytes if isinstance(self.potential, Power) else 0
+        self.active = Active(problem, self.solver.p, kept_bytes=kept)
+        if n_rows is not None:
+            self.rows = self.family.row_sampler(problem.X, problem.scale, n_rows)
+
+    def loss_at_zero(self) -> float:
+        """Return the mean loss at f = 0."""
+        pb = self.problem
+        return float(np.mean(pb.sample_weight * pb.loss.value(pb.Y, np.zeros(pb.Y.shape))))
 
     def steps(self) -> None:
         """Alg. 1, lines 2-7."""
