@@ -322,3 +322,12 @@ def test_shares_are_those_of_the_models(path):
         ValueError, match=r"what is 'gap'; it must be 'auto' or one of 'score', 'error', 'shares'"
     ):
         display.plot(what="gap")
+
+
+def test_a_column_without_a_main_effect_has_its_name():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(rng.normal(size=(80, 2)), columns=["age", "dose"])
+    model = MKLRegressor(Products(degree=2), solver=Greedy(max_kernels=1), C=10.0)
+    model.fit(table, table["age"] * table["dose"])
+    assert InteractionsDisplay.from_estimator(model, table).columns == ["age", "dose"]

@@ -74,7 +74,7 @@ class InteractionsDisplay:
         together = [S for k, S in enumerate(parts.components) if parts.orders[k] >= 2 and S]
         known = dict.fromkeys(j for S in (*(parts.components[k] for k in singles), *together) for j in S)
         place = {j: i for i, j in enumerate(sorted(known))}
-        names = [f"x{j}" for j in sorted(known)]
+        names = [parts.column_names.get(j, f"x{j}") for j in sorted(known)]
         main, pairs = np.zeros(len(place)), np.zeros((len(place), len(place)))
         for k, S in enumerate(parts.components):
             share = float(parts.shares[k])

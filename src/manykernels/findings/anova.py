@@ -94,6 +94,12 @@ class Components:
     def _pooled(self) -> np.ndarray:
         return over_outputs(self.variances)
 
+    @property
+    def column_names(self) -> dict[int, str]:
+        """Names of the columns, by their numbers; of those that kernels join with others, there are none."""
+        alone = [v for v in self._expansion.variables if len(v.inside) == 1]  # type: ignore[attr-defined]
+        return {v.inside[0]: v.name for v in alone}
+
     @cached_property
     def values(self) -> np.ndarray:
         """Every component at every row of the background, (n, k), or (n, k, c) for several outputs."""

@@ -25,6 +25,8 @@ from .contents import Contents, collect
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 #: Rows of the table of components.
 MOST = 100
+#: Least share of a component in the table, where it is rounded to a hundredth of a per cent.
+LEAST = 5e-5
 
 
 def write_report(model: Any, path: Any, X: Any, y: Any, **options) -> None:
@@ -59,12 +61,20 @@ def render(contents: Contents) -> str:
         c=contents,
         model=contents.model,
         kernels=[record for record in contents.model.combination_.records() if record["weight"]],
-        parts=contents.components.records()[:MOST] if contents.components is not None else [],
+        parts=_parts(contents),
+        n_parts=0 if contents.components is None else len(contents.components.components),
         frequencies=_frequencies(contents.stability),
         gap=_gap(contents.model),
         figures=figures(contents),
         today=date.today().isoformat(),
     )
+
+
+def _parts(contents: Contents) -> list[dict[str, Any]]:
+    """Return the components whose share is more than nothing when it is rounded, the largest."""
+    if contents.components is None:
+        return []
+    return [record for record in contents.components.records()[:MOST] if record["share"] >= LEAST]
 
 
 def figures(contents: Contents) -> dict[str, str]:
