@@ -51,11 +51,11 @@ def test_auto_says_what_it_chose(moons, capsys):
     model = MKLClassifier(verbose=1, kernels="gaussian", C=1.0).fit(*moons)
     assert isinstance(model.solver_, LeaveOneOut)
     said = capsys.readouterr().err.splitlines()[0]
-    assert "60 rows" in said and "a continuum of kernels (Gaussians(" in said
+    assert "60 rows" in said and "Gaussian" in said and "GiB" in said and "about" in said
     assert "LeaveOneOut(" in said and "squared loss" in said
     MKLClassifier("linear", verbose=1, C=1.0).fit(*moons)
     said = capsys.readouterr().err.splitlines()[0]
-    assert "1 kernels (Finite(" in said and "LpNorm(" in said
+    assert "linear" in said and "LpNorm(" in said
 
 
 def test_the_default_is_a_good_one():

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from sklearn.utils.validation import (
 
 from .._util.checks import FLAG, Rule, check_parameters, choice, number, refuse_missing, whole
 from .._util.html import facts
-from .._util.memory import gibibytes, parse_bytes
+from .._util.memory import parse_bytes
 from .._util.text import brief
 from ..combination import Combination, TargetCombination
 from ..families import Family, Precomputed
@@ -40,7 +41,6 @@ from ..registry import (
     MEMORY,
     bound_family,
     check_memory,
-    exact_bytes,
     exact_rows,
     is_auto,
     is_automatic,
@@ -52,7 +52,7 @@ from ..registry import (
 )
 from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
-from ..solvers.log import OnIteration, heard
+from ..solvers.log import OnIteration, heard, logger
 from ..solvers.verdict import warn_of_rounding
 from .callbacks import CallbackSupportMixin, Task, with_callbacks
 from .targets import NOTHING_KNOWN, Known, encoded
@@ -478,7 +478,7 @@ class MKL(CallbackSupportMixin, KernelEstimator):
                     "classes is for rows that come in batches; y holds all labels here, so leave it out."
                 )
             problem = replace(self._problem(X, y, sample_weight), groups=subjects(groups, X))
-            self._announce(problem)
+            self._announce(problem, problem.n_rows)
             self._refuse_init(init, self.solver_)
             apart = self._weighs_targets(problem)
             task = chosen(self.solver_, problem)
@@ -779,16 +779,12 @@ class MKL(CallbackSupportMixin, KernelEstimator):
         if self.verbose:
             sys.stderr.write(f"[manykernels] {text}\n")
 
-    def _announce(self, problem: Problem) -> None:
-        if self.verbose:
-            size = problem.family.size()
-            many = "a continuum of" if np.isinf(size) else f"{size:,}"
-            need = exact_bytes(self.solver_, problem.family, problem.n_rows)
-            matrices = f", matrices of {gibibytes(need)}" if need > 2**27 else ""
-            self._say(
-                f"{len(problem.Y):,} rows, {many} kernels ({brief(problem.family)}), {brief(self.solver_, 200)}, "
-                f"{self.loss_.name} loss{matrices}"
-            )
+    def _announce(self, problem: Problem, n_rows: int | None) -> None:
+        """Log what is going to be done, and what it may take, if anybody listens: to tell takes some milliseconds."""
+        if logger.isEnabledFor(logging.INFO):
+            from .forecast import Forecast
+
+            logger.info("%s", Forecast.of(self.solver_, problem, n_rows, getattr(self, "columns_", None)))
 
     def _progress(self, on_iteration: OnIteration | None) -> OnIteration | None:
         if on_iteration is not None:  # an overflow there is no error of the fit

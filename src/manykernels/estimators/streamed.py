@@ -151,10 +151,7 @@ def fit_stream(opening: Opening, on_iteration: OnIteration | None, saved: Checkp
     """Open the stream, hand it to the solver, keep what it returns."""
     model, source, seed = opening.model, opening.source, opening.seed
     stream = opening.stream()
-    known = "rows of unknown number" if stream.n_rows is None else f"{stream.n_rows:,} rows"
-    size = stream.first.family.size()
-    kernels = "a continuum of kernels" if np.isinf(size) else f"{size:,} kernels"
-    model._say(f"{known}, {kernels}, {brief(model.solver_, 200)}")
+    model._announce(stream.first, stream.n_rows)
     resume = None if saved is None else saved.resume(_identity(model, source, stream), seed)
     if saved is not None and resume is not None:
         model._say(f"going on from {saved.path}")

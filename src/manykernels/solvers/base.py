@@ -93,6 +93,17 @@ class Solver(BaseEstimator):
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 
+    def work(self, problem: Problem, n_rows: int) -> dict[str, float]:
+        """Return what there is to do, in order, and the seconds of each part on one core of the reference machine.
+
+        `n_rows` are those of all batches. Empty where nobody knows beforehand; see :mod:`manykernels._util.pace`.
+        """
+        return {}
+
+    def footprint(self, problem: Problem, n_rows: int) -> int:
+        """Return about the bytes that a fit takes beside its rows and matrices of all pairs of them."""
+        return 0
+
     @abstractmethod
     def solve(self, problem: Problem, init: Any = None, on_iteration: OnIteration | None = None) -> Result:
         """Solve the problem.

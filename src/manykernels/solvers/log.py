@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from ..predictors import Predictor
@@ -67,6 +69,46 @@ class Progress:
     objective: float
     gap: float
     n_kernels: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How far a fit is, as it is logged at level DEBUG.
+
+    Attributes
+    ----------
+    doing : str
+        What it is at.
+    done : float
+        The share of the whole that is done.
+    left_out : float
+        The error of rows left out so far, NaN where there is none: of the variance for numbers, else the loss.
+    """
+
+    doing: str
+    done: float
+    left_out: float = math.nan
+
+
+class Course:
+    """A fit in parts, each with its share of the work, that says how far it is.
+
+    Parameters
+    ----------
+    work : dict from what is done to the seconds it may take, in order
+    """
+
+    def __init__(self, work: Mapping[str, float]):
+        self.work, self._total = work, sum(work.values()) or 1.0
+        self._heard = logger.isEnabledFor(logging.DEBUG)
+
+    def at(self, doing: str, share: float = 0.0, left_out: float = math.nan) -> None:
+        """Log that a share of a part is done."""
+        if not self._heard:
+            return
+        before = sum(islice(self.work.values(), list(self.work).index(doing)))
+        done = (before + min(share, 1.0) * self.work[doing]) / self._total
+        logger.debug("%s", Stage(doing, done, left_out))
 
 
 class Log:

@@ -234,11 +234,11 @@ def learn_columns(
     rng,
     fixed_noise=False,
     blocks: np.ndarray | None = None,
-    errors: list[float] | None = None,
+    seen: Callable[[float], object] | None = None,
 ) -> np.ndarray:
     """Return log bandwidths per column, and log λ, by Adam from one bandwidth, shrunk towards it.
 
-    Columns of one number in `blocks` (d,) have one bandwidth. The error of every step is added to `errors`.
+    Columns of one number in `blocks` (d,) have one bandwidth. `seen` is told the error of every step.
     """
     t, first, second, mean = start.copy(), np.zeros_like(start), np.zeros_like(start), np.zeros_like(start)
     averaged = max(1, effort.steps // 5)
@@ -262,8 +262,8 @@ def learn_columns(
         t[-1] = min(max(t[-1], math.log(1e-6)), math.log(1e3))
         if step > effort.steps - averaged:
             mean += t / averaged
-        if errors is not None:
-            errors.append(float(value))
+        if seen is not None:
+            seen(float(value))
     return mean
 
 

@@ -12,12 +12,12 @@ from ...certificates import conjugate_exponent, norm
 from ...problem import Problem, Result, Trace, nu_of
 from ...streaming.stream import Stream
 from ..calibration import LEAST, fit_calibration
-from ..log import Progress
+from ..log import Course, Progress
 from ..stream_run import State, StreamRun
 from ..verdict import Verdict, compare
 from ._grids import shared_among
 from .online import quick_model
-from .plan import REMEDY, Plan, best_weights, check_known, first_weights, lay_plan
+from .plan import REMEDY, Plan, best_weights, check_known, expected, first_weights, lay_plan
 from .rows import RowStore, Sizes, joined
 from .sweeps import Sweeps, Unit, lay_out
 
@@ -115,6 +115,9 @@ class SweepRun(StreamRun):
 
     def work(self):
         saved = self.saved
+        first, n = self.stream.first, self.stream.n_rows or 0
+        course = self.course = Course(expected(first, n) or {"bandwidths": 1.0, "sweeps": 3.0})
+        course.at("bandwidths")
         self.plan = lay_plan(self.solver, self.stream.first, self.stream.n_rows, saved)
         if saved is None:
             yield None  # seconds of work already
@@ -175,12 +178,15 @@ class SweepRun(StreamRun):
         """Sweep over the blocks, and yield after each, or some grids."""
         plan, sweeps, at = self.plan, self.sweeps, self._position
         state, grids = sweeps.state, sum(unit.line >= 0 for unit in sweeps.units)
+        phases = 2 if self.twice else 1
         while at[0] < plan.sweeps:
             lams = plan.lams(sweeps.units, state["theta"])
             sweeps.share = shared_among(grids, plan.sweeps, int(at[0]))
             sweeps.last = at[0] + 1 == plan.sweeps and not self.solver.certify
             while at[1] < len(sweeps.units):
                 at[1] += sweeps.descend(int(at[1]), lams)
+                swept = (at[0] + at[1] / len(sweeps.units)) / plan.sweeps
+                self.course.at("sweeps", float(at[2] + swept) / phases)
                 yield None
             state["objective"][0], norms = self._objective(sweeps.settle())
             at[:2] = at[0] + 1, 0
