@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -68,12 +69,31 @@ def not_numbers(name: str, kind: str) -> NotNumbers:
     )
 
 
-def missing_column(name: str, names: Sequence[str]) -> MissingColumn:
-    """Return the refusal of a name that is not among the names of the columns."""
-    near = get_close_matches(name, names, n=1)
+def missing_column(absent: Sequence[str], names: Sequence[str]) -> MissingColumn:
+    """Return the refusal of names that are not among those of the columns."""
+    name, several = absent[0], len(absent) > 1
+    near = [] if several else get_close_matches(name, names, n=1)
     have = ", ".join(names[:8]) + (" and more" if len(names) > 8 else "")
     hint = f"did you mean {brief(near[0])}?" if near else f"there are {have or 'no names at all'}."
-    return MissingColumn(name, f"There is no column {brief(name)}", hint)
+    if names and all(map(_is_number, names)):
+        hint = (
+            f"the first line holds numbers ({have}), and not the names of the columns; add a line of names."
+        )
+    more = f" and {len(absent) - 8:,} more" if len(absent) > 8 else ""
+    fault = (
+        f"There are no columns {', '.join(map(brief, absent[:8]))}{more}"
+        if several
+        else f"There is no column {brief(name)}"
+    )
+    return MissingColumn(name, fault, hint)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def columns_of(table, wanted: Iterable[str]) -> list[Any]:
@@ -84,11 +104,11 @@ def columns_of(table, wanted: Iterable[str]) -> list[Any]:
 
 
 def refuse_missing_columns(wanted: Iterable[str], names: Sequence[str]) -> None:
-    """Raise MissingColumn for the first wanted column that is not among the names."""
+    """Raise MissingColumn for wanted columns that are not among the names."""
     known = set(names)
-    for name in wanted:
-        if name not in known:
-            raise missing_column(name, names)
+    absent = [name for name in dict.fromkeys(wanted) if name not in known]
+    if absent:
+        raise missing_column(absent, names)
 
 
 def names_of(table) -> tuple[str, ...] | None:
@@ -134,11 +154,15 @@ def choose(names, labels, features, columns, drop, *, index=(), first=True) -> t
     warning the `first` time.
     """
     # Sets throughout: tables of many thousand columns must not take seconds.
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"There are two columns called {brief(name)}; rename one.")
-        seen.add(name)
+    seen = set(names)
+    if len(seen) < len(names):
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        called = ", and two called ".join(brief(name) for name in twice[:8])
+        if "" in twice:
+            raise ValueError(f"{names.count('')} columns have no name; give them names in the first line.")
+        raise ValueError(
+            f"There are two columns called {called}; rename one{' of each' if len(twice) > 1 else ''}."
+        )
     given = () if features is None else features
     refuse_missing_columns((*labels, *given, *(columns or ()), *(drop or ())), names)
     if features is not None:
@@ -152,7 +176,8 @@ def choose(names, labels, features, columns, drop, *, index=(), first=True) -> t
     out |= {"", *index}
     left = tuple(name for name in names if name not in out)
     if not left:
-        raise ValueError("No column is left to predict from; leave fewer out.")
+        remedy = "leave fewer out" if drop else "the table needs more than the target"
+        raise ValueError(f"No column is left to predict from; {remedy}.")
     return left
 
 

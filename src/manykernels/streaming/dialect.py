@@ -71,6 +71,7 @@ class Dialect:
         with pa.input_stream(path) as stream:
             data = stream.read(FIRST_BYTES)
         encoding = self.encoding or encoding_of(data)
+        _refuse_other(path, data, self.encoding or (encoding if encoding != "utf-8" else None))
         lines = _lines(data.decode(encoding, errors="replace"), cut=len(data) == FIRST_BYTES)
         separator = self.separator or separator_of(lines, usual, avoid=self.decimal)
         decimal = self.decimal or decimal_of(_cells(lines, separator), separator)
@@ -79,6 +80,51 @@ class Dialect:
 
 #: What leaves everything to the text.
 AS_IT_IS = Dialect()
+
+
+#: How files begin that are not the text their names promise, and what to do about it.
+OTHERS = {
+    b"PK\x03\x04": "a workbook or another archive; name it .xlsx if it is one, or save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "an old workbook; name it .xls, or save the sheet as CSV",
+    b"PAR1": "a Parquet file; name it .parquet",
+    b"ARROW1": "an Arrow file; name it .arrow",
+    b"\x1f\x8b": "compressed; name it .csv.gz",
+    b"BZh": "compressed; name it .csv.bz2",
+    b"\x89PNG": "a picture; pass a table",
+    b"%PDF": "a PDF document; export its table as CSV",
+    b"<!doctype": "a web page, as servers send when there is no file; download the table itself",
+    b"<html": "a web page, as servers send when there is no file; download the table itself",
+    b"<?xml": "XML; export the table as CSV",
+    b"[{": 'JSON; write it as CSV, as pandas.read_json(...).to_csv("table.csv", index=False) does',
+    b'{"': 'JSON; write it as CSV, as pandas.read_json(...).to_csv("table.csv", index=False) does',
+}
+
+
+def _refuse_other(path: str, data: bytes, encoding: str | None) -> None:
+    """Raise ValueError for a file that is empty, or no text; `encoding` is what is known of it."""
+    if encoding is not None and codecs.lookup(encoding).name != "utf-8":
+        try:
+            data[:-8].decode(encoding) if len(data) == FIRST_BYTES else data.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path} is not {encoding} text, by its byte {error.start:,}; name another encoding, or none."
+            ) from None
+        return
+    begun = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not begun:
+        raise ValueError(
+            f"{path} is empty; it needs a line with the names of the columns, and rows below it."
+        )
+    small = begun[:16].lower()
+    for mark, what in OTHERS.items():
+        if data.startswith(mark) or small.startswith(mark):
+            raise ValueError(f"{path} is {what}.")
+    if data[1::2].count(0) > 0.4 * len(data) / 2 or data[::2].count(0) > 0.4 * len(data) / 2:
+        name = "utf-16-le" if data[1:2] == b"\0" else "utf-16-be"
+        raise ValueError(f"{path} is UTF-16 without the mark that says so; name the encoding, {name}.")
+    if b"\0" in data:
+        line = 1 + data.count(b"\n", 0, data.index(b"\0"))
+        raise ValueError(f"{path} is no text: line {line:,} holds a zero byte; export the table as CSV.")
 
 
 def encoding_of(data: bytes) -> str:

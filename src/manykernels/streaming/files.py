@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -203,6 +204,26 @@ def is_input(path, origin) -> bool:
     return any(fnmatch.fnmatchcase(out, p) for p in (given, given.replace("**" + os.sep, "")))
 
 
+def _in_words(name: str, said: str) -> str:
+    """Return what pyarrow says of a file, in words that say what to do where the reason is known."""
+    widths = re.search(r"Expected (\d+) columns, got (\d+): (.*)", said)
+    if widths:
+        values = "1 value" if widths[2] == "1" else f"{widths[2]} values"
+        return (
+            f"{name} has {widths[1]} names in its first line and a row of {values}, {brief(widths[3])}; "
+            "quote values that hold the separator, or say what the separator is."
+        )
+    if "cannot infer number of columns" in said or "Empty CSV" in said:
+        return f"{name} is empty; it needs a line with the names of the columns, and rows below it."
+    if "Truncated compressed" in said:
+        return f"{name} is cut off in the middle; copy it again."
+    if "inflate failed" in said or "incorrect header" in said:
+        return f"{name} is not compressed as its name says; rename it, without the .gz if it is plain text."
+    if "Not a Feather" in said or "magic bytes not found" in said:
+        return f"{name} cannot be read: it is not what its name says ({said}); name it .csv if it is text."
+    return f"{name} cannot be read: {said}"
+
+
 class in_one_sentence:
     """Turn what pyarrow says of a broken file into one sentence that names it."""
 
@@ -218,7 +239,7 @@ class in_one_sentence:
             issubclass(kind, arrow().ArrowException) or (issubclass(kind, OSError) and error.filename is None)
         ):
             said = str(error).strip().splitlines()[0] if str(error).strip() else kind.__name__
-            raise ValueError(f"{self.name} cannot be read: {said}") from error
+            raise ValueError(_in_words(str(self.name), said)) from error
         return False
 
 

@@ -26,7 +26,11 @@ def read_excel(path: str, pa: Any):
             "sheet as CSV."
         ) from None
     except Exception as error:  # every engine has errors of its own
+        if "format cannot be determined" in str(error) or "not a zip file" in str(error):
+            error = ValueError("it is none, whatever its name says; name it .csv if it is text.")
         raise ValueError(f"{path} cannot be read as a workbook: {error}") from None
+    if not len(frame.columns):
+        raise ValueError(f"{path} is empty in its first sheet; move the table there.")
     frame.columns = [str(name) for name in frame.columns]
     for name in frame.select_dtypes("object").columns:  # cells of several kinds are text
         frame[name] = [None if cell is None or cell != cell else str(cell) for cell in frame[name]]
@@ -43,10 +47,17 @@ def read_npz(path: str, pa: Any):
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        if "allow_pickle" in str(error):
+            error = ValueError("it holds Python objects; save numbers or text.")
         raise ValueError(f"{path} cannot be read as a NumPy archive: {error}") from None
     rows = [array for array in arrays.values() if array.ndim == 2]
     if not rows:
         raise ValueError(f"{path} holds no matrix; save one as X, and the target as {TARGET}.")
+    if TARGET in arrays and arrays[TARGET].shape[:1] != (len(rows[0]),):
+        shape = arrays[TARGET].shape
+        raise ValueError(
+            f"{path} holds {len(rows[0]):,} rows and a target {TARGET} of shape {shape}; they must agree."
+        )
     columns: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         if array.ndim == 1 and len(array) == len(rows[0]) and name not in NAMES:

@@ -12,6 +12,8 @@ from .._util.text import warn
 
 #: What stands for a missing value among numbers. In a column of text it is a word like others.
 MISSING = ("-", "--", ".", "?", "*", "na", "n.a.", "none", "missing", "unknown", "nil", "null")
+#: A column of at least so many different values, of which at most this share are words, was meant to be numbers.
+FEWEST_NUMBERS, FEW_WORDS = 20, 0.1
 #: Marks between thousands: a point or a comma, whichever is not the decimal mark, blanks and an apostrophe.
 GROUPS = " \u00a0\u202f'’_"
 #: Orders of dates, and of times behind them. The first that all values of a column have counts.
@@ -43,7 +45,35 @@ def understood(table: Any, decimal: str, pa: Any) -> Any:
                 found = dates_in(values, field.name, pa)
             if found is not None:
                 table = table.set_column(j, field.name, found)
+            else:
+                _warn_of_few_words(values, field.name, decimal, pa)
     return table
+
+
+def _warn_of_few_words(values: Any, name: str, decimal: str, pa: Any) -> None:
+    """Warn of a column that is text for the sake of a few values: a line of totals, say, or a note below the table."""
+    import pyarrow.compute as pc
+
+    text = pc.drop_null(pc.utf8_trim_whitespace(values))
+    some = pc.unique(text)
+    if len(some) < FEWEST_NUMBERS:
+        return
+    is_number = pc.match_substring_regex(some, _number(decimal))
+    words = some.filter(pc.invert(is_number))
+    if 0 < len(words) <= FEW_WORDS * len(some):
+        which = ", ".join(repr(word) for word in words.to_pylist()[:3])
+        warn(
+            f"Column {name!r} is read as text because of values such as {which}; all others are numbers. Remove or "
+            "correct them to have it read as numbers."
+        )
+
+
+def _number(decimal: str) -> str:
+    """Return the pattern of a number with a decimal mark, and marks between thousands or none."""
+    groups = ("," if decimal == "." else r"\.") + GROUPS
+    mark = r"\." if decimal == "." else ","
+    whole = rf"(\d+|\d{{1,3}}([{groups}]\d{{3}})+)"
+    return rf"^[+-]?({whole}({mark}\d*)?|{mark}\d+)([eE][+-]?\d+)?$"
 
 
 def numbers_in(values: Any, decimal: str, pa: Any) -> Any | None:
@@ -56,10 +86,7 @@ def numbers_in(values: Any, decimal: str, pa: Any) -> Any | None:
     if text.null_count == len(text):
         return None
     groups = ("," if decimal == "." else r"\.") + GROUPS
-    mark = r"\." if decimal == "." else ","
-    whole = rf"(\d+|\d{{1,3}}([{groups}]\d{{3}})+)"
-    pattern = rf"^[+-]?({whole}({mark}\d*)?|{mark}\d+)([eE][+-]?\d+)?$"
-    if not pc.all(pc.match_substring_regex(text, pattern)).as_py():
+    if not pc.all(pc.match_substring_regex(text, _number(decimal))).as_py():
         return None
     text = pc.replace_substring_regex(text, rf"[{groups}]", "")
     return pc.cast(pc.replace_substring(text, ",", "."), pa.float64())

@@ -211,14 +211,18 @@ def check_finite(chunk: Chunk, names: Sequence[str] | None, *, gaps: bool = Fals
                 table.matrix.sum()
             ):  # one cheap pass; a false alarm, by overflow, costs a second one
                 return
+    found = []
     for column, values in table.numbers():
         bad = np.isinf(values) if gaps else ~np.isfinite(values)
         if bad.any():
             name = brief(names[column]) if names is not None else f"{column}"
-            raise ValueError(
-                f"Column {name} holds {'an' if gaps else 'a missing or'} infinite value in row "
-                f"{chunk.first + int(np.argmax(bad)):,} of {chunk.place}; fill it in, or remove that row."
-            )
+            what = f"{'an' if gaps else 'a missing or'} infinite value"
+            found.append(f"column {name} holds {what} in row {chunk.first + int(np.argmax(bad)):,}")
+    if found:
+        first, *others = found[:8]
+        more = f", and so do {len(found) - 8:,} more columns" if len(found) > 8 else ""
+        listed = "; ".join([f"{first[0].upper()}{first[1:]} of {chunk.place}", *others]) + more
+        raise ValueError(f"{listed}; fill it in, or remove that row.")
 
 
 def labels(y, first: int = 0) -> np.ndarray:
