@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from ._util.lazy import looked_up
 from ._version import __version__
 
 TYPE_CHECKING = False  # as type checkers read it; the command line begins here, and typing takes its time
@@ -100,14 +99,7 @@ _INNER = ("combination", "estimators", "features", "machines", "persistence", "p
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in (*_ROOMS, *_INNER):
-        value = import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    return looked_up(name, globals(), _HOMES | dict.fromkeys((*_ROOMS, *_INNER)))
 
 
 def __dir__() -> list[str]:

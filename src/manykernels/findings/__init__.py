@@ -14,8 +14,9 @@ expect of it. ``imitations.py`` has knockoffs. ``path.py`` holds the models of a
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from .._util.lazy import looked_up
 
 if TYPE_CHECKING:
     from .anova import Components, Effect, components
@@ -55,11 +56,7 @@ _HOMES = {name: home for home, names in _ROOM.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return looked_up(name, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -6,8 +6,9 @@ makes the page of it (``page.html.j2``, jinja2), with the figures of ``displays`
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from .._util.lazy import looked_up
 
 if TYPE_CHECKING:
     from .contents import Contents, collect
@@ -19,11 +20,7 @@ _HOMES = {"Contents": "contents", "collect": "contents", "write_report": "page"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return looked_up(name, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

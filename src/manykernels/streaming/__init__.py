@@ -14,8 +14,9 @@ rows in blocks, here or on a Dask cluster, for solvers that need sums over them 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from .._util.lazy import looked_up
 
 if TYPE_CHECKING:
     from .arrow import TableWriter
@@ -43,7 +44,7 @@ __all__ = [
 #: Where the names live; they are imported when first asked for: a fit of rows in memory reads no files.
 _ROOM = {
     "arrow": "TableWriter",
-    "columns": "MissingColumn NewColumn NotNumbers predict_rows",
+    "columns": "MissingColumn NewColumn NotNumbers missing_column predict_rows",
     "opening": "is_source open_source",
     "predictions": "bind_for check_probabilities predict_batches predict_to prediction_columns refuse_input views_of",
     "sources": "CHUNK_ROWS Source",
@@ -54,11 +55,7 @@ _HOMES = {name: home for home, names in _ROOM.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return looked_up(name, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:
