@@ -51,13 +51,18 @@ def run(*args, code=0):
 
 
 def fit(data, path, *options):
+    """Fit, and return the plan and the result, on one line."""
     options = ("--kernels", "products", "--degree", "1", "--solver", "eager", "-C", "1", *options)
-    return run("fit", data, "-o", path, *options)
+    result = typer_testing.CliRunner().invoke(
+        cli.application(), ["fit", *map(str, (data, "-o", path, *options))]
+    )
+    assert result.exit_code == 0, result.output
+    return " ".join((result.stderr + result.stdout).split())
 
 
 def test_a_folder_is_fitted_scored_and_predicted_batch_by_batch(folder, tmp_path):
     said = fit(folder, tmp_path / "m.mk", "-t", "y", "--drop", "label")
-    assert "rows to learn from, 2 columns, target y (regression)" in said
+    assert "2 columns, target y (regression)" in said and "to learn from, read batch by batch" in said
     facts = read_metadata(tmp_path / "m.mk")
     assert facts["score"]["name"] == "R²" and facts["score"]["value"] > 0.98
     assert facts["n_train"] + facts["score"]["n_rows"] == N
@@ -99,7 +104,7 @@ def test_a_column_without_a_name_is_noted_once(folder, tmp_path):
 
 def test_a_pattern_stands_for_the_files_that_match(folder, tmp_path):
     said = fit(folder / "[01].parquet", tmp_path / "m.mk", "-t", "y", "--drop", "label", "--test-size", "0")
-    assert "600 rows to learn from" in said
+    assert "600 to learn from" in said
     assert "Wrote 900 predictions" in run(
         "predict", tmp_path / "m.mk", folder / "*.parquet", "-o", tmp_path / "out.csv"
     )

@@ -55,7 +55,7 @@ def shell(line, folder):
     ],
 )
 def test_a_model_is_written_though_nobody_reads(data, reader):
-    code, told = shell(f"$M fit d.csv -t y {' '.join(FIT)} -o m.mk {reader}", data.parent)
+    code, told = shell(f"$M fit d.csv -t y --quiet {' '.join(FIT)} -o m.mk {reader}", data.parent)
     assert (code, told) == (0, "")
     assert (data.parent / "m.mk").exists()
 

@@ -11,7 +11,7 @@ from .. import MKLClassifier
 from ..streaming import Part, Source, Standardised, bind_for, predict_rows
 from .beside import kept_beside
 from .models import check_test_size, fit_visibly, make_model, reads_tables, scale_of, scales
-from .screens import count, say
+from .screens import count
 from .tables import is_class, is_large, open_table
 
 
@@ -27,11 +27,8 @@ def fit_batchwise(
     target,
     task,
     *,
-    columns,
-    drop,
-    groups,
+    roles,
     dialect,
-    views,
     standardize,
     test_size,
     seed,
@@ -43,38 +40,41 @@ def fit_batchwise(
     Rows are held out by a hash of their place, so that no pass ever sees them.
     """
     check_test_size(test_size)
-    if views:
+    if roles.get("view"):
         raise ValueError(
             f"--view is for a table that is read as a whole, and {data.name} is read batch by batch; use Python, with "
             "manykernels.streaming.open_source(..., views=...)."
         )
-    if groups is not None:
+    if "groups" in roles:
         raise ValueError(
             f"--groups is for a table that is read as a whole, and {data.name} is read batch by batch; leave it out."
         )
     scaled = scales(described["kernels"], standardize)
     any_kind = reads_tables(described["kernels"])
-    source = open_table(data, target, columns, drop, dialect=dialect, whole=False, any_kind=any_kind)
+    source = open_table(data, target, roles, dialect, whole=False, any_kind=any_kind)
     source.numeric_targets = source.holds_numbers(target)  # in text they may be fractions further down
     classify = is_class((chunk.y for chunk in source.chunks(targets_only=True)), target, task)
     source.numeric_targets = not classify
     train: Source = Part(source, test_size, seed, others=True) if test_size else source
     test: Source | None = Part(source, test_size, seed) if test_size else None
     names = list(source.names or ())
-    model = make_model(classify, seed=seed, **described).set_params(verbose=1)
+    model = make_model(classify, seed=seed, **described)
     n = train.n_rows or 0
     if n == 0:
         raise ValueError(f"{data} has no rows to learn from.")
     kind = "classes" if classify else "regression"
     columns = count(len(names), "column")
-    say(f"{data.name}: {count(n, 'row')} to learn from, {columns}, target {target} ({kind})")
     units = _moments(train) if scaled else None
     if units is not None:
         train = Standardised(train, *units)
         test = None if test is None else Standardised(test, *units)
-    seconds = fit_visibly(model, train, target, checkpoint=checkpoint)
+    told = {
+        "Table": f"{data.name}: {columns}, target {target} ({kind})",
+        "Rows": f"{n:,} to learn from, read batch by batch",
+    }
+    seconds = fit_visibly(model, train, target, told, checkpoint=checkpoint)
     score = None if test is None else _score(model, test, target, classify)
-    return model.set_params(verbose=0), kept_beside(target, names, units, n, seconds, score)
+    return model, kept_beside(target, names, units, n, seconds, score)
 
 
 def _moments(source: Source) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import re
 import signal
 import sys
 from contextlib import nullcontext
@@ -15,7 +17,9 @@ import typer
 from .. import __version__
 from .._util.files import try_replacing
 from . import options as options  # typer looks the annotations up in this module
-from .screens import complain, count, file_size, model_json, print_model, say, unread
+
+#: What the options of an argument of :data:`options.SHARED` say, by their names.
+Shared = dict[str, Any]
 
 
 def make_application() -> typer.Typer:
@@ -23,15 +27,16 @@ def make_application() -> typer.Typer:
     app = typer.Typer(
         name="manykernels",
         help="Learn which kernels to combine, and the predictor on top of them, from a table.",
-        epilog="Start with: manykernels demo",
+        epilog="Start with: manykernels demo. A command ends with 0 when all went well, with 2 and one sentence when "
+        "it did not, and with 130 after Ctrl-C.",
         no_args_is_help=True,
-        add_completion=False,
+        rich_markup_mode=None,  # rich's help takes half a second to load
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
     for command in (fit, predict, show, explain, compare, report, demo):
-        app.command()(_in_one_sentence(command))
+        app.command()(_as_command(command))
     return app
 
 
@@ -50,31 +55,69 @@ def _root(
     pass
 
 
-def _in_one_sentence(command):
-    """Turn an exception into one red sentence and exit code 2, unless --debug is given."""
+def _as_command(function):
+    """Return what typer takes: arguments of ``options.SHARED`` stand for their options, and errors are sentences."""
+    given = inspect.signature(function, eval_str=True).parameters
+    shared = {name: options.SHARED[name] for name in (*given, "manner") if name in options.SHARED}
 
-    @functools.wraps(command)
-    def run(*args, debug=False, **kwargs):
-        try:
-            with unread() if kwargs.get("output") else nullcontext():
-                command(*args, **kwargs)
-                sys.stdout.flush()
-        except BrokenPipeError:  # the reader, such as head, has had enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit() from None
-        except KeyboardInterrupt:
-            complain("Interrupted.")
-            raise typer.Exit(130) from None
-        except Exception as error:
-            if debug:
-                raise
-            text = " ".join(str(error).split()) or type(error).__name__
-            if not isinstance(error, ValueError | OSError | ImportError):
-                text = f"{type(error).__name__}: {text} (--debug shows where.)"
-            complain(text)
-            raise typer.Exit(2) from None
+    @functools.wraps(function)
+    def run(**words):
+        for name, its in shared.items():
+            words[name] = {key: value for key in its if (value := words.pop(key)) is not None}
+        manner = words.pop("manner")
+        _in_one_sentence(function, words, **manner)
 
+    listed: list[inspect.Parameter] = []
+    for name in (*given, "manner"):
+        listed += options.parameters(shared[name]) if name in shared else [given[name]]
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in listed]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _in_one_sentence(function, words: dict[str, Any], quiet: bool = False, debug: bool = False) -> None:
+    """Run a command; an exception is one red sentence and exit code 2, unless --debug is given."""
+    from .screens import complain, quietly, unread
+
+    try:
+        with quietly() if quiet else nullcontext(), unread() if words.get("output") else nullcontext():
+            function(**words)
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit() from None
+    except KeyboardInterrupt as interrupt:
+        complain(f"Interrupted; {_what_is_left(interrupt, **words)}")
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if debug:
+            raise
+        text = _in_options(" ".join(str(error).split()), words) or type(error).__name__
+        if not isinstance(error, ValueError | OSError | ImportError):
+            text = f"{type(error).__name__}: {text} (--debug shows where.)"
+        complain(text)
+        raise typer.Exit(2) from None
+
+
+def _in_options(text: str, words: dict[str, Any]) -> str:
+    """Return a sentence of the library in the words of the command line: X is the table, and parameters are options."""
+    text = re.sub(
+        r"^(sep|decimal|encoding|memory|C|loss|solver|p|max_iter|degree) (is|and) ", r"--\1 \2 ", text
+    )
+    text = text.replace("--max_iter", "--max-iter").replace(
+        "name the encoding, ", "name the encoding with --encoding "
+    )
+    return re.sub(r"^X (has|cannot|holds) ", rf"{words.get('data', 'X')} \1 ", text)
+
+
+def _what_is_left(interrupt: KeyboardInterrupt, checkpoint: Path | None = None, **_: Any) -> str:
+    """Return what is there after Ctrl-C, as the end of a sentence; a command that knows more has said so itself."""
+    if interrupt.args:
+        return str(interrupt)
+    if checkpoint is not None and checkpoint.exists():
+        return f"what was done so far is in {checkpoint}, and the same command goes on from there."
+    return "nothing was written."
 
 
 def answer_interrupts() -> None:
@@ -97,13 +140,6 @@ def fit(
     loss: options.Loss = "auto",
     C: options.Cost = "auto",
     task: options.Task = "auto",
-    columns: options.Columns = None,
-    drop: options.Drop = None,
-    sep: options.Separator = None,
-    decimal: options.Decimal = None,
-    encoding: options.Encoding = None,
-    view: options.View = None,
-    groups: options.Groups = None,
     memory: options.Memory = None,
     standardize: options.Standardize = True,
     test_size: options.TestSize = 0.25,
@@ -111,12 +147,16 @@ def fit(
     output: options.ModelOutput = Path("model.mk"),
     force: options.ModelForce = False,
     checkpoint: options.Checkpoint = None,
-    debug: options.Debug = False,
+    as_json: options.Json = False,
+    *,
+    roles: Shared,
+    dialect: Shared,
 ):
-    """Fit a model to a table, score it on held-out rows, and write it to a file."""
+    """Fit a model to a table. Rows are held out to score it, and it is written to a file."""
     from ..persistence import save
     from .batchwise import fit_batchwise, is_streamed
     from .models import fit_at_once
+    from .screens import file_size, model_json, print_model, say
 
     answer_interrupts()
     if os.path.realpath(output) == os.path.realpath(data):
@@ -126,21 +166,16 @@ def fit(
         _check_checkpoint(checkpoint, data, output)
     described = {"kernels": kernels, "degree": degree, "solver": solver, "p": p, "max_iter": max_iter}
     described |= {"loss": loss, "C": C, "memory": memory}
-    rows: dict[str, Any] = {
-        "columns": columns,
-        "drop": drop,
-        "groups": groups,
-        "dialect": written(sep, decimal, encoding),
-        "views": view,
-        "standardize": standardize,
-        "seed": seed,
-    }
+    rows: dict[str, Any] = {"roles": roles, "dialect": dialect, "standardize": standardize, "seed": seed}
     rows |= {"test_size": test_size, "described": described}
     if checkpoint is not None or is_streamed(data, solver):
         model, metadata = fit_batchwise(data, target, task, **rows, checkpoint=checkpoint)
     else:
         model, metadata = fit_at_once(data, target, task, **rows)
     save(model, output, metadata=metadata)
+    if as_json:
+        print(model_json(model, metadata | {"file": str(output)}, None))
+        return
     print_model(model, metadata)
     say(f"Wrote {output} ({file_size(output)}).")
 
@@ -150,17 +185,16 @@ def predict(
     data: options.Data,
     output: options.TableOutput = None,
     proba: options.Proba = False,
-    sep: options.Separator = None,
-    decimal: options.Decimal = None,
-    encoding: options.Encoding = None,
     force: options.TableForce = False,
-    debug: options.Debug = False,
+    *,
+    dialect: Shared,
 ):
     """Predict the target of every row of a table."""
     from ..persistence import load, read_metadata
     from ..streaming import predict_batches, prediction_columns, refuse_input
     from .beside import units_of
     from .models import check_model
+    from .screens import count, say
     from .tables import open_table_of, table_writer
 
     answer_interrupts()
@@ -173,7 +207,7 @@ def predict(
     fitted, metadata = load(model), read_metadata(model)
     check_model(fitted, model, proba=proba)
     units = units_of(metadata, fitted.n_features_in_, model)
-    rows = open_table_of(fitted, units, data, written(sep, decimal, encoding))
+    rows = open_table_of(fitted, units, data, dialect)
     with writer:
         for answer in predict_batches(fitted, rows, method="predict_proba" if proba else "predict"):
             writer.write(prediction_columns(fitted, answer, proba))
@@ -183,11 +217,10 @@ def predict(
         say(f"Wrote {count(writer.n_rows, 'prediction')} to {output}.")
 
 
-def show(
-    model: options.Model, top: options.Top = None, as_json: options.Json = False, debug: options.Debug = False
-):
-    """Show what a model file holds: its kernels, their weights, the objective and its gap."""
+def show(model: options.Model, top: options.Top = None, as_json: options.Json = False):
+    """Show what a model file holds. These are its kernels, their weights, its score and how sure the optimum is."""
     from ..persistence import load, read_metadata
+    from .screens import model_json, print_model
 
     answer_interrupts()
     _need_stdout("open it")
@@ -204,14 +237,12 @@ def explain(
     by: options.By = "column",
     top: options.Top = None,
     output: options.PartsOutput = None,
-    sep: options.Separator = None,
-    decimal: options.Decimal = None,
-    encoding: options.Encoding = None,
     as_json: options.Json = False,
     force: options.TableForce = False,
-    debug: options.Debug = False,
+    *,
+    dialect: Shared,
 ):
-    """Explain a model: its main effects and interactions over a table, and what each prediction is made of."""
+    """Explain what a model has found. These are main effects, interactions and views, over a table and for each row."""
     from ..streaming import refuse_input
     from .explain import explain as run
 
@@ -219,7 +250,7 @@ def explain(
     if output is not None:
         refuse_input(output, data)
         may_write(output, force)
-    run(model, data, written(sep, decimal, encoding), by=by, output=output, top=top, as_json=as_json)
+    run(model, data, dialect, by=by, output=output, top=top, as_json=as_json)
 
 
 def report(
@@ -227,18 +258,16 @@ def report(
     data: options.Data,
     target: options.ReportTarget = None,
     output: options.ReportOutput = Path("report.html"),
-    sep: options.Separator = None,
-    decimal: options.Decimal = None,
-    encoding: options.Encoding = None,
     force: options.TableForce = False,
-    debug: options.Debug = False,
+    *,
+    dialect: Shared,
 ):
-    """Write a report on a model and the table that it was fitted on: one HTML file."""
+    """Write a report on a model, as one HTML file. It needs the table that the model was fitted on."""
     from .explain import report as run
 
     answer_interrupts()
     may_write(output, force)
-    run(model, data, written(sep, decimal, encoding), target, output)
+    run(model, data, dialect, target, output)
 
 
 def compare(
@@ -247,40 +276,25 @@ def compare(
     methods: options.Methods = None,
     folds: options.Folds = 5,
     task: options.Task = "auto",
-    columns: options.Columns = None,
-    drop: options.Drop = None,
-    sep: options.Separator = None,
-    decimal: options.Decimal = None,
-    encoding: options.Encoding = None,
-    view: options.View = None,
-    groups: options.Groups = None,
     seed: options.SplitSeed = 0,
     as_json: options.Json = False,
-    debug: options.Debug = False,
+    *,
+    roles: Shared,
+    dialect: Shared,
 ):
-    """Compare the default, our solvers and other libraries that are installed, on the same folds of a table."""
+    """Compare methods on the same folds of a table. These are the default, our solvers, and libraries installed."""
     from .compare import run
 
     answer_interrupts()
-    dialect = written(sep, decimal, encoding)
-    reading = {"columns": columns, "drop": drop, "groups": groups, "dialect": dialect, "views": view}
-    run(data, target, task, methods, folds, seed, as_json, **reading)
+    run(data, target, task, methods, folds, seed, as_json, roles=roles, dialect=dialect)
 
 
-def demo(
-    output: options.DemoOutput = Path("demo-output"), seed: options.DemoSeed = 0, debug: options.Debug = False
-):
-    """See it work: handwritten digits, with useful and useless groups of columns. Takes seconds."""
+def demo(output: options.DemoOutput = Path("demo-output"), seed: options.DemoSeed = 0):
+    """See it work. A table of any columns, then several sources, then interactions; takes a minute."""
     from .demo import run
 
     answer_interrupts()
     run(output, seed)
-
-
-def written(sep: str | None, decimal: str | None, encoding: str | None) -> dict[str, str]:
-    """Return what --sep, --decimal and --encoding say; a tab may be written as tab."""
-    given = {"sep": "\t" if sep in ("tab", "\\t") else sep, "decimal": decimal, "encoding": encoding}
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def may_write(path: Path, force: bool) -> None:

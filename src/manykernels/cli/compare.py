@@ -20,7 +20,7 @@ from .. import MKLClassifier, MKLRegressor
 from ..registry import solver_class
 from ..report.peers import PEERS, installed, make_peer
 from .models import read_rows
-from .screens import complain, count, note, plain, plain_table, say, stdout
+from .screens import count, note, plain, plain_table, say, stdout, tell
 
 #: What is compared where nothing is named, before the peers that are installed.
 OURS = ("default", "uniform")
@@ -66,6 +66,13 @@ class Contestant:
         if hasattr(model, "weights_"):
             self.kernels.append(int(np.count_nonzero(model.weights_)))
 
+    def in_words(self) -> str:
+        """Return how it did, as a line of a log."""
+        if not self.scores:
+            return f"{self.name}: failed"
+        score = f"{np.mean(self.scores):.4f} ± {np.std(self.scores):.4f}"
+        return f"{self.name}: {score}, {np.sum(self.seconds):.1f} CPU s"
+
     def record(self) -> dict[str, Any]:
         """Return what is known, for JSON."""
         return {
@@ -86,18 +93,24 @@ def run(data, target, task, methods, folds: int, seed: int, as_json: bool, **rea
     parts = list(_folds(rows.y, rows.classify, folds, seed, rows.groups))
     if not as_json:
         say(rows.described)
-    with Live(console=stdout(), transient=as_json, auto_refresh=False) as live:
-        for each in contestants:
-            for train, test in parts:
-                if not each.fault:
-                    each.try_fold(rows.X, rows.y, train, test, rows.classify)
-                if not as_json:
-                    live.update(
-                        _table(contestants, len(parts), rows.classify), refresh=live.console.is_terminal
-                    )
-        ranked = sorted(contestants, key=lambda c: -np.mean(c.scores) if c.scores else np.inf)
-        if not as_json:
-            live.update(_table(ranked, len(parts), rows.classify), refresh=True)
+    broken = False
+    with Live(console=stdout(), transient=True, auto_refresh=False) as live:
+        try:
+            for each in contestants:
+                for train, test in parts:
+                    if not each.fault:
+                        each.try_fold(rows.X, rows.y, train, test, rows.classify)
+                    if live.console.is_terminal and not as_json:
+                        live.update(_table(contestants, len(parts), rows.classify), refresh=True)
+                if not live.console.is_terminal:
+                    tell(each.in_words())
+        except KeyboardInterrupt:
+            broken = True
+    ranked = sorted(contestants, key=lambda c: -np.mean(c.scores) if c.scores else np.inf)
+    if not as_json:
+        stdout().print(_table(ranked, len(parts), rows.classify))
+    if broken:
+        raise KeyboardInterrupt("the table has the folds that were done.")
     records = [each.record() for each in ranked]
     if as_json:
         print(json.dumps(plain({"target": target, "folds": len(parts), "methods": records}), indent=2))
@@ -105,7 +118,7 @@ def run(data, target, task, methods, folds: int, seed: int, as_json: bool, **rea
         if each.fault:
             note(f"{each.name}: {each.fault}")
     if not any(each.scores for each in ranked):
-        complain("No method could be fitted.")
+        raise ValueError("No method could be fitted.")
     return records
 
 
@@ -132,7 +145,12 @@ def _contestant(name: str, classify: bool, seed: int) -> Contestant:
 
 def _folds(y, classify: bool, folds: int, seed: int, groups):
     """Yield the numbers of the rows to learn from and to test on; classes keep their shares, groups stay together."""
+    if folds > len(y):
+        raise ValueError(f"--folds is {folds}, and there are {count(len(y), 'row')}; use fewer folds.")
     if groups is not None:
+        if len(np.unique(groups)) < folds:
+            there = count(len(np.unique(groups)), "group")
+            raise ValueError(f"--folds is {folds}, and --groups holds {there}; use fewer folds.")
         return GroupKFold(folds).split(y, groups=groups)
     if not classify:
         return KFold(folds, shuffle=True, random_state=seed).split(y)

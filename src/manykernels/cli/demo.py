@@ -1,13 +1,23 @@
-"""The demonstration of the command line: find the useful kernels among useless ones, twice."""
+"""The demonstration of the command line: a table of any columns, several sources of which most are noise, interactions.
+
+Everything is written into a folder, with the commands that go on from there.
+"""
 
 from __future__ import annotations
 
+import csv
+import os
+import shlex
+import shutil
+import sys
 import time
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from sklearn.datasets import load_digits
@@ -18,18 +28,87 @@ from sklearn.svm import SVC
 from .. import MKLClassifier, MKLRegressor
 from ..families import Products
 from ..families.bandwidths.grids import median_distance
+from ..findings import components
 from ..kernels import RBF
 from ..persistence import load, save
+from ..report import write_report
 from ..solvers import MirrorDescent, SimpleMKL, Uniform
-from .beside import kept_beside
-from .models import fit_visibly, held_out, moments
-from .screens import describe_gap, file_size, kernel_table, plain_table, stdout
-from .tables import named, table_writer
+from .beside import kept_beside, score_of
+from .explain import print_components
+from .models import fit_at_once, fit_visibly, held_out, moments, split
+from .screens import describe_gap, file_size, kernel_table, note, plain_table, quietly, stdout
+from .tables import named, open_table_of, table_writer
 
 #: Groups of noise.
 N_NOISE = 40
 #: Columns of a group of noise: as many as in the groups of pixels.
 WIDTH = 16
+
+
+# -- any table -----------------------------------------------------------------------------------------
+
+
+def write_houses(path: Path, seed: int, n: int) -> None:
+    """Write a generated table as people have it: semicolons, comma decimals, text, dates, gaps and an identifier."""
+    rng = np.random.default_rng(seed)
+    area, age = rng.gamma(5.0, 22.0, n), rng.integers(0, 90, n)
+    town = rng.choice(["Altdorf", "Brunnen", "Chur", "Davos"], n, p=[0.4, 0.3, 0.2, 0.1])
+    sold = np.datetime64("2015-01-01") + rng.integers(0, 3650, n)
+    garden = rng.random(n) < 0.4
+    worth = {"Altdorf": 3.0, "Brunnen": 3.6, "Chur": 4.2, "Davos": 6.5}
+    price = area * np.array([worth[t] for t in town.tolist()]) * (1 - 0.35 * np.sin(age / 90 * np.pi))
+    price += (
+        60 * garden + 0.02 * (sold - np.datetime64("2015-01-01")).astype(int) + 25 * rng.standard_normal(n)
+    )
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, delimiter=";", lineterminator="\n")
+        rows.writerow(["house", "area", "age", "town", "garden", "sold", "price"])
+        for i in range(n):
+            cells = [f"{area[i]:.1f}", str(age[i]), town[i], "yes" if garden[i] else "no", str(sold[i])]
+            known = ["" if rng.random() < 0.05 else cell for cell in cells]
+            rows.writerow([f"H{i:04d}", *(cell.replace(".", ",") for cell in (*known, f"{price[i]:.1f}"))])
+
+
+def any_table(console, output: Path, seed: int, n: int) -> float:
+    """Fit the default to a table of any columns, say what it found, write model and report; return R² on new rows."""
+    table, path, page = output / "houses.csv", output / "houses.mk", output / "houses.html"
+    write_houses(table, seed, n)
+    console.print(
+        f"A generated table of {n:,} houses, written as people write tables: semicolons, decimal commas, text, dates, "
+        "5 % of the cells blank. Nothing is said but the name of the target:\n",
+        highlight=False,
+    )
+    console.print(
+        f"  {command()} fit {shlex.quote(str(table))} --target price\n", highlight=False, soft_wrap=True
+    )
+    described = dict.fromkeys(("degree", "p", "max_iter", "memory"))
+    described |= {"kernels": "auto", "solver": "auto", "loss": "auto", "C": "auto"}
+    options = {"standardize": True, "test_size": 0.25, "seed": seed, "roles": {}, "dialect": {}}
+    model, metadata = fit_at_once(table, "price", "auto", **options, described=described)
+    save(model, path, metadata=metadata)
+    score = score_of(metadata)
+    assert score is not None
+    console.print(
+        f"\nR² {score['value']:.3f} on {score['n_rows']} houses that it has not seen. What the price is made of:",
+        highlight=False,
+    )
+    source = open_table_of(model, None, table, {}, target="price")
+    rows = next(source.chunks())
+    print_components(components(model, rows.X[np.arange(min(400, n))]).records(), top=5)
+    if find_spec("jinja2") is None or find_spec("matplotlib") is None:
+        note("A report needs jinja2 and matplotlib: pip install 'manykernels[report]'")
+    else:
+        with console.status("Writing a report ..."), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            train, _ = split(
+                n, None, options["test_size"], seed
+            )  # scores of these, left out, are there already
+            write_report(model, page, rows.X[train], rows.y[train], title="price, from houses.csv")
+        console.print(f"Wrote {path} and a report, {page}.", highlight=False, soft_wrap=True)
+    return float(score["value"])
+
+
+# -- several sources, most of them noise ---------------------------------------------------------------
 
 
 def views(n_noise: int = N_NOISE) -> dict[str, list[int]]:
@@ -87,6 +166,9 @@ def compare(X, y, X_test, y_test, kernels, folds: int, costs) -> list[tuple[str,
     return rows
 
 
+# -- interactions --------------------------------------------------------------------------------------
+
+
 def make_interactions(seed: int, r: int = 40, n: int = 1400, n_pairs: int = 10):
     """Return a generated table whose target is a sum of products of two columns, and which ones they are."""
     rng = np.random.default_rng(seed)
@@ -114,13 +196,13 @@ def interactions(console, seed: int, max_iter: int = 100) -> float:
     records = model.combination_.records()[: len(truth)]
     found = sum(tuple(int(c[1:]) for c in r["columns"]) in truth for r in records)
     console.print(
-        f"\nWhich columns interact? A generated table of {X.shape[1]} columns; its target is the sum of "
+        f"Which columns interact? A generated table of {X.shape[1]} columns; its target is the sum of "
         f"{len(truth)} products of two columns, and noise. Mirror descent draws from all "
         f"{model.combination_.family.size():,} products of up to three columns and tried {len(model.weights_):,} "
         f"of them in {seconds:.1f} s. Of its {len(truth)} heaviest, {found} are in the target:\n",
         highlight=False,
     )
-    console.print("  " + "   ".join(r["kernel"] for r in records), highlight=False)
+    console.print(Padding("   ".join(r["kernel"] for r in records), (0, 2)), highlight=False)
     scores = [m.score(X[half:], y[half:]) for m in (model, plain)]
     console.print(
         f"\nR² on new rows {scores[0]:.2f}; with equal weights on all products {scores[1]:.2f}.",
@@ -129,29 +211,10 @@ def interactions(console, seed: int, max_iter: int = 100) -> float:
     return found / len(truth)
 
 
-def run(
-    output: Path,
-    seed: int = 0,
-    n_noise: int = N_NOISE,
-    n_train: int = 300,
-    folds: int = 3,
-    costs: tuple[float, ...] = (0.1, 1.0, 10.0),
+def digits(
+    console, output: Path, seed: int, n_noise: int, n_train: int, folds: int, costs: tuple[float, ...]
 ) -> dict[str, float]:
-    """Fit, compare, write and read back; return the scores by name.
-
-    Parameters
-    ----------
-    output : path of the folder to write to
-    seed : int
-        Of the split and of the noise.
-    n_noise, n_train : int
-        Groups of noise, and rows to learn from.
-    folds : int
-    costs : tuple of float
-        Values of C that the baselines try, on so many folds.
-    """
-    console = stdout()
-    output.mkdir(parents=True, exist_ok=True)
+    """Find the useful kernels among useless ones, and compare with baselines; return the scores by name."""
     X, y, names = make_data(seed, n_noise)
     groups = views(n_noise)
     train, test = train_test_split(np.arange(len(y)), train_size=n_train, random_state=seed, stratify=y)
@@ -160,7 +223,8 @@ def run(
     _introduce(console, len(groups) - n_noise, n_noise, len(train), len(test))
 
     model = MKLClassifier(make_kernels(Z[train], groups), solver=SimpleMKL(), C=1.0)
-    seconds = fit_visibly(model, named(Z[train], names), y[train])
+    with quietly():
+        seconds = fit_visibly(model, named(Z[train], names), y[train])
     score = held_out(model, named(Z[test], names), y[test], y[train])
     assert score is not None
     _tell_kernels(console, model, len(groups) - n_noise, n_noise)
@@ -170,14 +234,69 @@ def run(
     rows = [("learned kernels (SimpleMKL), C=1, not tuned", score["value"], seconds), *baselines]
     console.print(_scores(rows))
 
-    path, sample = output / "model.mk", output / "new-digits.csv"
+    path = output / "digits.mk"
     save(model, path, metadata=kept_beside("digit", names, (mean, scale), len(train), seconds, score))
-    with table_writer(sample) as writer:
+    with table_writer(output / "new-digits.csv") as writer:
         writer.write({name: X[test[:100], j] for j, name in enumerate(names)})
     _check_reading_back(path, model, named(Z[test], names))
-    interactions(console, seed)
-    _tell_what_next(console, path, sample)
+    console.print(
+        f"\nWrote {path} ({file_size(path)}); read back, it predicts exactly the same.",
+        highlight=False,
+        soft_wrap=True,
+    )
     return {name: value for name, value, _ in rows}
+
+
+def run(
+    output: Path,
+    seed: int = 0,
+    n_houses: int = 600,
+    n_noise: int = N_NOISE,
+    n_train: int = 300,
+    folds: int = 3,
+    costs: tuple[float, ...] = (0.1, 1.0, 10.0),
+) -> dict[str, float]:
+    """Show three things, and write models, tables and a report; return the scores on the digits by name.
+
+    Parameters
+    ----------
+    output : path of the folder to write to
+    seed : int
+        Of the tables, the splits and the noise.
+    n_houses : int
+        Rows of the first table.
+    n_noise, n_train : int
+        Of the digits: groups of noise, and rows to learn from.
+    folds : int
+    costs : tuple of float
+        Values of C that the baselines try, on so many folds.
+    """
+    console = stdout()
+    output.mkdir(parents=True, exist_ok=True)
+    try:
+        console.rule("1  Any table", align="left")
+        any_table(console, output, seed, n_houses)
+        console.print()
+        console.rule("2  Several sources, most of them noise", align="left")
+        scores = digits(console, output, seed, n_noise, n_train, folds, costs)
+        console.print()
+        console.rule("3  Interactions", align="left")
+        interactions(console, seed)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"what was written so far is in {output}.") from None
+    _tell_what_next(console, output)
+    return scores
+
+
+def command() -> str:
+    """Return how this command line is called from where one stands."""
+    called = Path(sys.argv[0])
+    if called.name.startswith("manykernels") and called.is_file():
+        found = shutil.which(called.name)
+        if found and os.path.realpath(found) == os.path.realpath(called):
+            return called.name
+        return shlex.quote(os.path.relpath(called) if called.is_relative_to(Path.cwd()) else str(called))
+    return f"{shlex.quote(sys.executable)} -m manykernels"
 
 
 def _check_reading_back(path, model, X):
@@ -206,13 +325,22 @@ def _tell_kernels(console, model, n_parts, n_noise):
     )
 
 
-def _tell_what_next(console, path, sample):
-    console.print(
-        f"\nWrote {path} ({file_size(path)}); read back, it predicts exactly the same.\n\nNext:\n"
-        f"  manykernels show {path}\n  manykernels predict {path} {sample}\n",
-        highlight=False,
-        soft_wrap=True,
-    )
+def _tell_what_next(console, output: Path) -> None:
+    lines = ["show houses.mk", "explain houses.mk houses.csv", "predict digits.mk new-digits.csv"]
+    lines.append("compare houses.csv --target price")
+    names = {
+        name: shlex.quote(str(output / name))
+        for name in ("houses.mk", "houses.csv", "digits.mk", "new-digits.csv")
+    }
+    console.print()
+    console.rule("Next", align="left")
+    page = output / "houses.html"
+    if page.exists():
+        console.print(f"Open {page} in a browser, or try:\n", highlight=False, soft_wrap=True)
+    for line in lines:
+        words = " ".join(names.get(word, word) for word in line.split())
+        console.print(f"  {command()} {words}", highlight=False, soft_wrap=True)
+    console.print()
 
 
 def _scores(rows) -> Table:

@@ -59,15 +59,24 @@ def explain(
     if by not in PARTS:
         raise ValueError(f"--by is {by}; use {', '.join(PARTS[:-1])} or {PARTS[-1]}.")
     fitted, _, X, _ = open_rows(model_path, data, dialect)
+    if by == "view" and not hasattr(fitted, "views_"):
+        raise ValueError(f"--by is view, and {model_path} was fitted without views; use column or kernel.")
     some = _some(X)
     with noted():
         parts = components(fitted, some)
         columns = shares(fitted, some)
+        views = _view_shares(fitted, some)
     if as_json:
-        record = {"components": parts.records()[:top], "columns": _records(columns.table())[:top]}
+        record: dict[str, Any] = {
+            "components": parts.records()[:top],
+            "columns": _records(columns.table())[:top],
+        }
+        record |= {"views": views} if views else {}
         print(json.dumps(plain(record), indent=2, ensure_ascii=False))
     else:
-        _print_components(parts.records(), TOP if top is None else top)
+        print_components(parts.records(), TOP if top is None else top)
+        if views:
+            _print_views(views)
     if output is not None:
         with table_writer(output) as writer:
             writer.write(_row_parts(fitted, X, some, by))
@@ -119,7 +128,28 @@ def _row_parts(model: Any, X: Any, background: Any, by: str) -> dict[str, np.nda
     return {"prediction": np.asarray(model.predict(X))} | split
 
 
-def _print_components(records: list[dict[str, Any]], top: int) -> None:
+def _view_shares(model: Any, rows: Any) -> dict[str, float]:
+    """Return the share that each view has of the variance of all views' contributions; empty without views."""
+    if not hasattr(model, "views_"):
+        return {}
+    values = np.asarray(model.contributions(rows, by="view"))
+    spread = values.reshape(*values.shape[:2], -1).var(axis=0).sum(axis=1)
+    shares = spread / max(spread.sum(), np.finfo(float).tiny)
+    return dict(sorted(zip(model.views_, shares.tolist(), strict=True), key=lambda pair: -pair[1]))
+
+
+def _print_views(views: dict[str, float]) -> None:
+    """Print what each view adds, largest share first."""
+    table: Table = plain_table()
+    table.add_column("View", overflow="fold")
+    table.add_column("Share", justify="right", no_wrap=True)
+    for name, share in views.items():
+        table.add_row(Text(name), f"{100 * share:.1f} %")
+    stdout().print(table)
+    stdout().print()
+
+
+def print_components(records: list[dict[str, Any]], top: int) -> None:
     """Print what the prediction is made of, largest share first."""
     table: Table = plain_table()
     table.add_column("Component", overflow="fold")

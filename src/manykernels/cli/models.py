@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from ..families import Products
 from ..registry import SOLVERS, is_auto, solver_class
 from ..streaming import check_probabilities
 from .beside import kept_beside
-from .screens import count, noted, say, stderr
+from .progress import watched
+from .screens import count
 from .tables import groups_of, is_class, named, open_table
 
+#: Fewer rows than this are no table to learn from.
+FEWEST_ROWS = 4
 #: What --kernels may be.
 KERNELS = ("auto", "gaussian", "laplacian", "linear", "products")
 
@@ -48,27 +52,60 @@ class Rows:
 
 
 def read_rows(
-    data, target, task, *, columns, drop, groups, dialect, views=None, any_kind: bool = True
+    data, target, task, *, roles: dict[str, Any], dialect: dict[str, str], any_kind: bool = True
 ) -> Rows:
     """Return a table that is read as a whole; `any_kind` says whether columns may hold text, dates and gaps."""
-    sources = groups_of_columns(views)
+    sources, groups = groups_of_columns(roles.get("view")), roles.get("groups")
     if sources and not any_kind:
         raise ValueError(
             "--view is for --kernels auto, which learns from several sources; leave one of them out."
         )
-    source = open_table(data, target, columns, drop, groups, dialect=dialect, whole=True, any_kind=any_kind)
+    source = open_table(data, target, roles, dialect, whole=True, any_kind=any_kind)
     rows = next(source.chunks(), None)
     if rows is None:
         raise ValueError(f"{data} has no rows.")
     classify = is_class([rows.y], target, task)
+    _check_target(rows.y, target, classify, data)
     y = rows.y if rows.y.dtype.kind in "Ub" else rows.y.astype(int if classify else float)
     subjects, names = None if groups is None else groups_of(source, groups), list(source.names or ())
     kind = count(len(np.unique(y)), "class", "classes") if classify else "regression"
     sizes = f"{count(len(y), 'row')}, {count(len(names), 'column')}"
+    _check_views(sources, names)
     X = Views.from_columns(rows.X, sources) if sources else rows.X
     if sources:
         sizes += f" in {count(len(sources), 'view')}"
     return Rows(X, y, names, subjects, classify, f"{data.name}: {sizes}, target {target} ({kind})")
+
+
+def _check_target(y: np.ndarray, target: str, classify: bool, data) -> None:
+    """Refuse a target that there is nothing to learn of, or that is neither classes nor numbers."""
+    if len(y) < FEWEST_ROWS:
+        raise ValueError(
+            f"{data} has {count(len(y), 'row')} with a target; at least {FEWEST_ROWS} are needed."
+        )
+    values, counts = np.unique(y, return_counts=True)
+    if len(values) == 1:
+        raise ValueError(
+            f"Column {target!r} has the same value in every row, {values[0]}, so there is nothing to learn; name "
+            "another with --target."
+        )
+    if classify and y.dtype.kind == "U" and np.sum(counts == 1) > len(y) / 2:
+        raise ValueError(
+            f"Column {target!r} holds {len(values):,} different texts in {len(y):,} rows, such as {str(values[0])!r}, "
+            "so it is neither classes nor numbers; write numbers without units, or name another with --target."
+        )
+
+
+def _check_views(sources: dict[str, Any], names: Sequence[str]) -> None:
+    """Refuse views that no column belongs to, by their names."""
+    empty = []
+    for view, patterns in sources.items():
+        several = [patterns] if isinstance(patterns, str) else patterns
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in several):
+            empty.append(f"{view}={','.join(several)}")
+    if empty:
+        have = ", ".join(names[:8]) + (" and more" if len(names) > 8 else "")
+        raise ValueError(f"--view {' and '.join(empty)} matches no column; there are {have}.")
 
 
 def groups_of_columns(views: Sequence[str] | None) -> dict[str, Any]:
@@ -95,7 +132,6 @@ def fit_at_once(
     train, test = split(len(y), y if rows.classify else None, test_size, seed, rows.groups)
     units = moments(X[train]) if scaled else None
     model = make_model(rows.classify, seed=seed, **described)
-    say(rows.described)
 
     def part(some):
         return (
@@ -105,7 +141,8 @@ def fit_at_once(
         )
 
     options = {} if rows.groups is None else {"groups": rows.groups[train]}
-    seconds = fit_visibly(model, part(train), y[train], **options)
+    told = {"Table": rows.described, "Rows": f"{len(train):,} to learn from, {len(test):,} to score"}
+    seconds = fit_visibly(model, part(train), y[train], told, **options)
     score = held_out(model, part(test), y[test], y[train])
     return model, kept_beside(target, names, units, len(train), seconds, score)
 
@@ -227,20 +264,14 @@ def _solvers_with(parameter: str) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def fit_visibly(model, X, y, **options) -> float:
-    """Fit with a line of progress on a terminal, and return the seconds it took.
+def fit_visibly(model, X, y, told: dict[str, str] | None = None, **options) -> float:
+    """Fit with a plan and progress, and return the seconds it took.
 
-    What a solver warns of is printed as a note; `options` are those of ``fit``.
+    What a solver warns of is printed as a note; `told` begins the plan, `options` are those of ``fit``.
     """
     started = time.perf_counter()
-    with noted(), stderr().status("Fitting ...") as status:
-
-        def report(step):
-            gap = step.gap / max(abs(step.objective), 1e-300)
-            kernels = count(step.n_kernels, "kernel")
-            status.update(f"Fitting: iteration {step.iteration}, relative gap {gap:.1e}, {kernels}")
-
-        model.fit(X, y, on_iteration=report, **options)
+    with watched(told):
+        model.fit(X, y, **options)
     return time.perf_counter() - started
 
 

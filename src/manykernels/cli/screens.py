@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -38,6 +39,16 @@ class Screen(Console):
     def on_broken_pipe(self) -> None:
         """Raise what was raised."""
         raise BrokenPipeError
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; in files and pipes no line ends with the blanks that fill up a table."""
+        if self.is_terminal:
+            super().print(*objects, **options)
+            return
+        with self.capture() as lines:
+            super().print(*objects, **options)
+        self.file.write("".join(line.rstrip() + "\n" for line in lines.get().splitlines()))
+        self.file.flush()
 
 
 def stdout() -> Console:
@@ -76,13 +87,41 @@ def unread() -> Iterator[None]:
         yield
 
 
+#: Whether --quiet was given.
+_QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Say nothing but results and errors."""
+    token = _QUIET.set(True)
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
+
+
+def is_quiet() -> bool:
+    """Whether only results and errors are to be printed."""
+    return _QUIET.get()
+
+
 def say(text: str) -> None:
     """Print one line as it is: brackets in a name are no markup, and a path is not broken."""
-    stdout().print(Text(text), soft_wrap=True)
+    if not is_quiet():
+        stdout().print(Text(text), soft_wrap=True)
+
+
+def tell(text: str) -> None:
+    """Print a line on the error stream, for who waits."""
+    if not is_quiet():
+        stderr().print(Text(text), soft_wrap=True)
 
 
 def note(text) -> None:
     """Print a note on the error stream."""
+    if is_quiet():
+        return
     stderr().print(Text(f"Note: {text}", style="yellow"), soft_wrap=True)
 
 
@@ -226,9 +265,35 @@ def describe_columns(columns) -> str:
     gaps = sum(name.endswith(": missing") for name in columns.names_out)
     text = ", ".join(parts) + (f"; {gaps:,} with gaps" if gaps else "")
     out = [name for name, kind in zip(columns.names_in, columns.kinds, strict=True) if kind == "dropped"]
-    more = len(out) - LISTED
-    listed = ", ".join(out[:LISTED]) + (f" and {more:,} more" if more > 0 else "")
-    return text + (f"; left out: {listed}" if out else "")
+    return text + (f"; left out: {_listed(out)}" if out else "")
+
+
+def list_columns(columns) -> dict[str, str]:
+    """Return what becomes of the columns of a table: their names by kind; of several views, how wide each is."""
+    if hasattr(columns, "learned"):
+        views = zip(columns.names, columns.widths, strict=True)
+        return {"Views": _listed([f"{name} ({count(width, 'column')})" for name, width in views])}
+    facts = {}
+    for kind, several in (KINDS | {"dropped": "left out"}).items():
+        own = [j for j, k in enumerate(columns.kinds) if k == kind]
+        if own:
+            facts[several.capitalize()] = _listed([_column(columns, j) for j in own])
+    return facts
+
+
+def _column(columns, j: int) -> str:
+    """Return the name of a column, with what it has of levels and gaps."""
+    known = []
+    if columns.kinds[j] == "category":
+        known.append(count(len(columns.levels[j]) + len(columns.rare[j]), "level"))
+    if f"{columns.names_in[j]}: missing" in columns.names_out:
+        known.append("gaps")
+    return columns.names_in[j] + (f" ({', '.join(known)})" if known else "")
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def describe_gap(model) -> str:

@@ -22,6 +22,7 @@ from ..streaming import (
     Standardised,
     TableWriter,
     bind_for,
+    missing_column,
     open_source,
 )
 from .screens import count, note, noted
@@ -30,6 +31,8 @@ from .screens import count, note, noted
 LARGE = 2**28
 #: Whole numbers with at most this many distinct values are classes, unless --task says otherwise.
 FEW_CLASSES = 20
+#: Larger numbers are no names of classes; beyond, not all whole numbers have a floating-point number of their own.
+LARGEST_CLASS = 2.0**53
 TASKS = ("auto", "classify", "regress")
 
 
@@ -42,13 +45,20 @@ def is_large(path: Path, limit: int = LARGE) -> bool:
 
 
 def open_table(
-    data: Path, target: str, columns, drop, groups=None, *, dialect, whole: bool, any_kind: bool = False
+    data: Path,
+    target: str,
+    roles: dict[str, Any],
+    dialect: dict[str, Any],
+    *,
+    whole: bool,
+    any_kind: bool = False,
 ) -> Source:
     """Return the rows of a table, with the roles of its columns as --target, --columns, --drop and --groups say.
 
-    `dialect` says how text is written, `any_kind` whether columns may hold text, dates and gaps. Of a table that is
-    read as a whole, rows without a target are left out, with a note.
+    `roles` are those options, `dialect` says how text is written, `any_kind` whether columns may hold text, dates and
+    gaps. Of a table that is read as a whole, rows without a target are left out, with a note.
     """
+    columns, drop, groups = (roles.get(name) for name in ("columns", "drop", "groups"))
     if columns and drop:
         raise ValueError("--columns and --drop exclude each other; give one of them.")
     if groups == target:
@@ -98,6 +108,8 @@ def open_table_of(
         remedy = "encode it as numbers, in the same way as in the table that the model was fitted on."
     with noted(), _in_options({target: "--target"}, "needed by the model", remedy):
         source = open_source(data, whole=not is_large(data, large), chunk_rows=chunk_rows, **(dialect or {}))
+        if target is not None and target not in (source.column_names or ()):
+            raise missing_column([target], source.column_names or ())
         if target is not None and not is_large(data, large):
             source = _with_targets(source, target)
         source = bind_for(model, source, target)
@@ -151,10 +163,14 @@ def is_class(targets: Iterable[np.ndarray], name: str, task: str) -> bool:
                 raise ValueError(f"Column {name!r} holds {kind}, not numbers; use --task classify.")
             return True
         if y.dtype.kind not in "iuf":
-            raise ValueError(f"Column {name!r} holds {y.dtype}; the target must be numbers or text.")
+            held = "dates" if y.dtype.kind in "mM" else str(y.dtype)
+            raise ValueError(
+                f"Column {name!r} holds {held}, and a target is numbers or classes; name another with --target, or "
+                "write it as a number, such as days."
+            )
         if task == "regress":
             return False
-        if y.dtype.kind == "f" and np.any(y != np.round(y)):
+        if y.dtype.kind == "f" and np.any((y != np.round(y)) | (np.abs(y) > LARGEST_CLASS)):
             if task == "classify":
                 raise ValueError(
                     f"Column {name!r} holds fractions, which are no classes; use --task regress."
