@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from manykernels import MKLClassifier, MKLRegressor, Views, load
 from manykernels.families import Gaussians, Laplacians
 from manykernels.kernels import RBF, Linear
-from manykernels.solvers import Alignment, Greedy, LpNorm, Uniform
+from manykernels.solvers import Alignment, Greedy, LeaveOneOut, LpNorm, Uniform
 
 SOLVERS = [LpNorm(), Uniform(), Alignment()]
 
@@ -103,10 +103,34 @@ def test_rows_that_lack_views_teach_and_are_predicted():
     )
 
 
+def copies(n=80, seed=0):
+    """Return three views that tell the same, with noise of their own, and numbers that it makes."""
+    rng = np.random.default_rng(seed)
+    told = rng.normal(size=(n, 2))
+    views = {name: told + 0.5 * rng.normal(size=(n, 2)) for name in ("p", "q", "r")}
+    return views, told.sum(axis=1)
+
+
+def summands(n=80, seed=0):
+    """Return three views whose effects add up, and their sum."""
+    rng = np.random.default_rng(seed)
+    views = {name: rng.normal(size=(n, 2)) for name in ("p", "q", "r")}
+    return views, sum(X[:, 0] for X in views.values())
+
+
+@pytest.mark.parametrize("solver", [LeaveOneOut(), *SOLVERS], ids=str)
+def test_rows_left_out_tell_whether_sources_stand_for_each_other(solver):
+    for make, balances in ((copies, True), (summands, False)):
+        views, y = make(160)
+        model = MKLRegressor(dict.fromkeys(views, RBF(2.0)), solver=clone(solver), C=10.0)
+        family = model.fit(with_holes(views), y).combination_.family
+        assert (family.balance is not None) == balances
+
+
 @pytest.mark.parametrize("solver", ["auto", *SOLVERS], ids=str)
 def test_the_kernel_of_rows_that_lack_views_is_balanced_by_definition(solver):
     """κ(x, z) = Σ_v θ_v κ_v(x, z) p_v(x) p_v(z) / √(q(x) q(z)), q the share of the weights that a row has."""
-    views, y = sources(80)
+    views, y = copies()
     kernels = "auto" if solver == "auto" else dict.fromkeys(views, RBF(2.0))
     model = MKLRegressor(kernels, solver=solver).fit(with_holes(views), y)
     X = model.columns_.transform(with_holes(views))

@@ -18,12 +18,12 @@ from ..certificates import penalties
 from ..combination import Combination
 from ..families.base import CAPABILITIES, Direction, Enumerable, Family, can
 from ..families.finite import Precomputed
-from ..families.union import Union
 from ..kernels.statistics import dense
 from ..losses import Loss, get_loss
 from ..predictors import Dual, Predictor
 from ..problem import Problem, Result, Trace
 from ..streaming.stream import MemoryStream, Stream
+from .balancing import balance_pays, balanced_if_better
 from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
@@ -215,19 +215,13 @@ class TwoStageSolver(Solver):
     def learned(self, problem: Problem) -> Combination:
         """Return what `learn` does, or any kernel, with a warning, where there is nothing to learn.
 
-        Where rows lack views it is balanced by its weights.
+        Where rows lack views, and rows left out gain by it, it is balanced by its weights.
         """
         try:
-            combination = self.learn(problem)
-            return combination.balanced() if lacks_views(problem) else combination
+            return balanced_if_better(problem, self.learn(problem))
         except NothingAligned as error:
             warn(f"{error} The predictions will be constant.")
             return any_kernel(problem)
-
-
-def lacks_views(problem: Problem) -> bool:
-    """Whether any row lacks a view, so that the kernel is to be balanced once its weights are known."""
-    return isinstance(problem.family, Union) and problem.family.lacks(problem.X)
 
 
 def machine_on(
@@ -426,9 +420,14 @@ class BatchSolver(Solver):
     def solve(self, problem, init=None, on_iteration=None):
         """Iterate until the relative gap is at most `tol`.
 
-        Where rows lack views the kernel is then balanced by these weights, and the machine trained once more, on the
-        fixed kernel: objective and gap are those of that machine.
+        Where rows lack views, and rows left out gain by it, the kernel is then balanced by these weights, and the
+        machine trained once more, on the fixed kernel: objective and gap are those of that machine.
         """
+        result = self._weighed(problem, init, on_iteration)
+        return _on_balanced(problem, result) if balance_pays(problem, result.combination) else result
+
+    def _weighed(self, problem: Problem, init, on_iteration: OnIteration | None) -> Result:
+        """Return the result on the kernels as they are."""
         self.check_params()
         log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
@@ -443,19 +442,33 @@ class BatchSolver(Solver):
             advice = "raise max_iter or tol" if n_iter >= self.max_iter else STALLED
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
         result = result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
-        if lacks_views(problem):
-            last = machine_on(problem, result.combination.balanced(), log, result.dual_coef)
-            result = replace(last, n_iter=n_iter, converged=descent.closed and last.converged)
         return replace(result, ending=descent.ending)
 
     def solve_targets(self, problem: Problem, on_iteration: OnIteration | None = None) -> Result:
         """Give every target weights of its own: one problem after the other, on the same kernels.
 
-        The objective and the gap are sums over the targets.
+        The objective and the gap are sums over the targets. Rows that lack views are balanced for all or for none.
         """
-        numbers = [np.array([k]) for k in range(problem.n_outputs)]
-        solved = [(k, self.solve(of_targets(problem, k), None, on_iteration)) for k in numbers]
-        return joined(problem, solved, balanced=lacks_views(problem))
+        parts = [(np.array([k]), of_targets(problem, np.array([k]))) for k in range(problem.n_outputs)]
+        solved = [(k, self._weighed(part, None, on_iteration)) for k, part in parts]
+        mean = np.mean([result.combination.weights for _, result in solved], axis=0)
+        pays = balance_pays(problem, replace(solved[0][1].combination, weights=mean))
+        if pays:
+            solved = [(k, _on_balanced(p, r)) for (k, p), (_, r) in zip(parts, solved, strict=True)]
+        return joined(problem, solved, balanced=pays)
+
+
+def _on_balanced(problem: Problem, result: Result) -> Result:
+    """Return the machine on the same kernel, balanced for rows that lack views; all else is the result's."""
+    log = Log(None, time.perf_counter())
+    last = machine_on(problem, result.combination.balanced(), log, result.dual_coef)
+    return replace(
+        last,
+        n_iter=result.n_iter,
+        converged=result.converged and last.converged,
+        trace=result.trace,
+        ending=result.ending,
+    )
 
 
 def generator(random_state: Any) -> np.random.Generator:

@@ -387,7 +387,9 @@ def judges_of(taught: np.ndarray, count: int) -> np.ndarray:
     return ~taught if taught.ndim == 2 else taught != np.arange(count)[:, None]
 
 
-def left_out_scores(rows: Rows, candidates, judges: np.ndarray, groups, weights) -> np.ndarray:
+def left_out_scores(
+    rows: Rows, candidates, judges: np.ndarray, groups, weights, *, balance: bool = True
+) -> np.ndarray:
     """Return the scores (n, c) of all rows as they came, each left out, by what it has not taught.
 
     O(folds · m³) for every group of m rows.
@@ -400,13 +402,16 @@ def left_out_scores(rows: Rows, candidates, judges: np.ndarray, groups, weights)
         The rows of each fold, which have taught neither these bandwidths nor these weights.
     groups : list of arrays of int
     weights : list of Weighed, one per fold
+    balance : bool
+        Whether rows that lack views are balanced.
     """
     F = np.full(rows.targets.shape, np.nan)
     for i in groups:
         part = rows.take(i)
         for judged, own, weighed in zip(judges, candidates, weights, strict=True):
             if judged[i].any():
-                K = balanced(weighted_sum(own, weighed.theta, i), own, weighed.theta, i)
+                K = weighted_sum(own, weighed.theta, i)
+                K = balanced(K, own, weighed.theta, i) if balance else K
                 found = leave_out(K, math.exp(weighed.log_noise), part, gradient=False, dtype=np.float64)
                 counted = judged[i][part.units]
                 F[part.numbers[counted]] = found.scores[counted]

@@ -21,9 +21,11 @@ from ..._util.threads import one_blas_thread
 from ...combination import Combination
 from ...families.bandwidths import block_numbers
 from ...families.base import Family
+from ...families.union import Union
 from ...families.view import View
 from ...kernels.statistics import dense
 from ...problem import Problem, Result
+from ..balancing import balance_pays
 from ..bandwidth_learning.candidates import (
     Candidate,
     Effort,
@@ -52,7 +54,7 @@ from ..bandwidth_learning.left_out import (
     significant,
     softmax_loss,
 )
-from ..base import TwoStageSolver, generator, lacks_views, machine_on
+from ..base import TwoStageSolver, generator, machine_on
 from ..calibration import LEAST
 from ..log import Course, Log, OnIteration
 from ..per_target import joined, of_targets
@@ -312,6 +314,8 @@ class Learning:
             self.effort = enough_for(Y.shape[1], self.effort)
         self.folds = self._deal()
         self.errors: list[list[float]] = []
+        #: Whether the kernel is balanced for rows that lack views; rows left out decide it.
+        self.balances = False
 
     def _set_columns(self, X, Y, s, subjects) -> None:
         """Merge equal rows, and bring rows and columns into an order that depends neither on theirs nor on units."""
@@ -350,7 +354,8 @@ class Learning:
     @cached_property
     def _lacking(self) -> bool:
         """Whether rows lack views."""
-        return lacks_views(self.problem)
+        family = self.problem.family
+        return isinstance(family, Union) and family.lacks(self.problem.X)
 
     def _nearness(self) -> np.ndarray:
         """Return rows among which neighbours are looked for: every view counts as much, however wide."""
@@ -448,6 +453,8 @@ class Learning:
         found = trials.weights(few_machines(trials))
         if few:
             found = refined(weighing, found, self.effort, fixed is not None)
+        mean = replace(kernels, weights=found.theta.mean(axis=0) * kernels.weights)
+        self.balances = balance_pays(self.problem, mean)
         chosen = [few_machines(trials, k if len(folds) > 1 else None) for k in range(len(folds))]
         F = np.full(self.problem.Y.shape, np.nan)
         F[self.used] = self.target_unit * self._target_scores(trials, folds, chosen, candidates)
@@ -482,14 +489,17 @@ class Learning:
             for fold, best in zip(folds, chosen, strict=True):
                 for trial in np.unique(best).tolist():
                     own, theta = np.flatnonzero(best == trial), trials.theta[trial]
-                    factor = balance_factor(candidates[0], theta, np.arange(len(F)))
+                    factor = (
+                        balance_factor(candidates[0], theta, np.arange(len(F))) if self.balances else None
+                    )
                     found = trials.variants[0][0].left_out(theta, trials.log_noise[trial], own, factor)
                     F[np.ix_(self.rows.numbers[fold], own)] = found[fold]
             return F[self.rows.origin]
 
         def total(k: int, i: np.ndarray, theta: np.ndarray) -> np.ndarray:
             own = candidates[k if len(candidates) > 1 else 0]
-            return balanced(weighted_sum(own, theta, i), own, theta, i)
+            K = weighted_sum(own, theta, i)
+            return balanced(K, own, theta, i) if self.balances else K
 
         size = PAIR_ROWS if isinstance(trials, SpectralTrials) else self.effort.weight_rows
         return scores_left_out(trials, folds, chosen, self.rows, total, self._groups(candidates, size))
@@ -511,8 +521,8 @@ class Learning:
             own = np.flatnonzero(which.ravel() == k)
             part = replace(of_targets(problem, own), C=float(pair[-1]), choose_C=False)
             one = replace(kernels, weights=pair[:-1] * kernels.weights)
-            solved.append((own, machine_on(part, one.balanced() if self._lacking else one, log)))
-        result = joined(problem, solved, balanced=self._lacking)
+            solved.append((own, machine_on(part, one.balanced() if self.balances else one, log)))
+        result = joined(problem, solved, balanced=self.balances)
         trace = replace(result.trace, extra={"C": tuple(C.tolist())})
         return replace(result, C=float(np.exp(np.mean(np.log(C)))), left_out=F, trace=trace)
 
@@ -617,15 +627,14 @@ class Learning:
         return Weighing(self.rows, candidates, ~self.folds, groups)
 
     def _combination(self, candidates, theta: np.ndarray) -> Combination:
-        family: Any = self.problem.family
         if self._lacking:
             theta = self._with_floor(candidates[0], theta)
         used = np.flatnonzero(theta).tolist()
         members = [self._member([own[i] for own in candidates]) for i in used]
         rho_sq = self.problem.scale.rho_sq(members, 1.0)
-        if self._lacking:
-            family = family.balanced(members, theta[used])
-        return Combination(family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
+        plain = Combination(self.problem.family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
+        self.balances = balance_pays(self.problem, plain)
+        return plain.balanced() if self.balances else plain
 
     def _views_of(self, candidates: list[Candidate]) -> np.ndarray:
         """Return the name of the view that each candidate is on, None where there are no views."""
@@ -710,7 +719,9 @@ class Learning:
         weights = [replace(w, theta=_shares(np.where(used, w.theta, 0.0))) for w in weights]
         groups = self._groups(candidates, n if n <= WHOLE_ROWS else LEFT_OUT_ROWS)
         F = np.full(self.problem.Y.shape, np.nan)
-        F[self.used] = self.target_unit * left_out_scores(self.rows, candidates, self.folds, groups, weights)
+        F[self.used] = self.target_unit * left_out_scores(
+            self.rows, candidates, self.folds, groups, weights, balance=self.balances
+        )
         return F
 
     def _weighed_without(self, fold: np.ndarray, weighed: Weighed) -> Weighed:
