@@ -69,6 +69,7 @@ PARTS = (
     Part("default_tables", papers=False),
     Part("digits_bandwidths", papers=False),
     Part("many_finite_kernels", papers=False),
+    Part("messy_tables", papers=False),
     Part("mirror_descent_rows", papers=False),
     Part("products_recovery", papers=False),
     Part("products_growth", papers=False),
