@@ -1,5 +1,9 @@
 """One Gram matrix stands for all rows: the same weights, objective and certificate, for any C and p."""
 
+import subprocess
+import sys
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -172,3 +176,39 @@ def test_what_has_no_gram_matrix_is_said():
         MKLRegressor(["laplacian"], solver=LpNorm(), C=1.0).fit(batches(X, Y, S))
     with pytest.raises(ValueError, match="loss='squared'"):
         MKLClassifier(KERNELS, solver=LpNorm(), loss="hinge", C=1.0).fit(batches(X, Y[:, 0] > 0, S))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", [LpNorm(), Uniform(), Alignment(), Greedy(max_kernels=2, random_state=0)])
+def test_files_are_fitted_in_bounded_memory(solver, tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for part in range(10):
+        values = np.random.default_rng(part).normal(size=(60_000, 12))
+        table = pa.table({"y": values[:, 0] * values[:, 1], **{f"x{j}": values[:, j] for j in range(12)}})
+        parquet.write_table(table, tmp_path / f"{part}.parquet")
+    code = f"""
+        import sys
+        import numpy as np
+        from manykernels import MKLRegressor
+        from manykernels.families import Products
+        from manykernels.solvers import Alignment, Greedy, LpNorm, Uniform
+
+        def kilobytes(name):
+            return int(dict(line.split(":", 1) for line in open("/proc/self/status"))[name].split()[0])
+
+        model = MKLRegressor(Products(2), solver={solver!r}, C=1.0, memory="16MiB")
+        rows = np.random.default_rng(0).normal(size=(60, 12))
+        model.fit([(rows, rows[:, 0])])
+        before = kilobytes("VmRSS")
+        model.fit(sys.argv[1], "y")
+        print(kilobytes("VmHWM") - before, model.weights_.max() > 0)
+    """
+    out = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    # The rows take 62 MB and their 90 features 432 MB. Three files are read at a time, each with copies of its 6 MB,
+    # and a first sample of 50,000 rows has 5 MB, and its features 36 MB.
+    assert int(out[0]) < 2**10 * (16 + 160) and out[1] == "True"

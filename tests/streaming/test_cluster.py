@@ -13,7 +13,7 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Products
 from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.solvers import Blockwise, Greedy, MirrorDescent
-from manykernels.streaming.cluster import Block, DaskRows, LocalRows, TreeSum, added
+from manykernels.streaming.cluster import Block, DaskRows, LocalRows, RunningTree, TreeSum, added
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
@@ -60,6 +60,20 @@ def test_a_tree_adds_every_part_once_and_in_order(n):
     for i in range(n):
         tree.take(chr(33 + i % 90))
     assert tree.total() == "".join(chr(33 + i % 90) for i in range(n))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 63, 64, 65, 200])
+def test_running_sums_have_the_bits_of_the_tree(n):
+    rng = np.random.default_rng(n)
+    parts = [(rng.normal(size=3), np.asarray(rng.normal())) for _ in range(n)]
+    first = parts[0][0].copy()
+    tree, running = TreeSum(), RunningTree()
+    for part in parts:
+        tree.take(part)
+        running.take(part)
+    for a, b in zip(tree.total(), running.total(), strict=True):
+        assert np.array_equal(a, b)
+    assert np.array_equal(parts[0][0], first)
 
 
 def test_sums_leave_their_parts_alone():

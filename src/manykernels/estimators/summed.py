@@ -109,16 +109,15 @@ def _rows(opening: Opening, first: Problem, held: HeldOut, n_rows: int) -> tuple
     source: Any = opening.source
     to_block = ToBlock(opening, Encoding(opening.model, without_rows(first)))
     width, memory = first.X.shape[1], opening.model._memory
-    if opening.solver.gram_once:  # one pass, for which no row need be kept
-        memory = 0
+    keep = not opening.solver.gram_once  # which makes a single pass
     if not hasattr(source, "partitions"):
         units = [partial(_blocks_of, source, u, to_block) for u in range(len(source.unit_rows()))]
-        return LocalRows(units, n_rows, width=width, memory=memory), None
+        return LocalRows(units, n_rows, width=width, memory=memory, keep=keep), None
     from ..streaming.partitions import Prepare, dask_rows, held_out_rows, n_workers
 
     opening.source = Source()  # what is sent to workers has no graph in it
     opening.source.views, opening.source.names = source.views, source.names
-    keep = 8 * n_rows * (width + 2) <= memory * n_workers()
+    keep = keep and 8 * n_rows * (width + 2) <= memory * n_workers()
     prepare = Prepare(to_block, opening.stamps, held)
     rows = dask_rows(source.partitions, prepare, n_rows - held.count, keep=keep)
     if not held.count:

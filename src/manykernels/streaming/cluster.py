@@ -119,6 +119,59 @@ class TreeSum:
         return rest[0]
 
 
+class Running:
+    """A sum that holds no part but the first: further ones are added in place, in the order of :func:`added`."""
+
+    def __init__(self) -> None:
+        self.value: Sums | None = None
+        self.count = 0
+
+    def take(self, part: Sums) -> None:
+        """Take the next part."""
+        self.count += 1
+        if self.count == 1:
+            self.value = part  # which somebody may keep
+        else:
+            self.value = added(self.value, part) if self.count == 2 else _added_to(self.value, part)
+
+
+def _added_to(total: Sums, part: Sums) -> Sums:
+    if isinstance(total, tuple):
+        return tuple(_added_to(a, b) for a, b in zip(total, part, strict=True))
+    total += part
+    return total
+
+
+class RunningTree:
+    """The sums of :class:`TreeSum`, to the bit, of parts that are there: a level holds what they add up to.
+
+    Parameters
+    ----------
+    fan : int
+    """
+
+    def __init__(self, fan: int = FAN):
+        self.fan = fan
+        self.levels: list[Running] = []
+
+    def take(self, part: Sums, level: int = 0) -> None:
+        """Take the next part."""
+        if level == len(self.levels):
+            self.levels.append(Running())
+        self.levels[level].take(part)
+        if self.levels[level].count == self.fan:
+            full, self.levels[level] = self.levels[level], Running()
+            self.take(full.value, level + 1)
+
+    def total(self) -> Sums:
+        """Return the sum of all parts."""
+        rest: Sums | None = None
+        for level in self.levels:  # the lowest has the last parts
+            if level.count:
+                rest = level.value if rest is None else added(level.value, rest)
+        return rest
+
+
 # -- the three calls -----------------------------------------------------------------------------------
 
 
@@ -152,10 +205,11 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def sum(self, func: Callable[..., Sums], *args: Any) -> Sums:
+    def sum(self, func: Callable[..., Sums], *args: Any, size: int = 0) -> Sums:
         """Return Σ over the blocks of ``func(block, *args)``, in an order that depends on the blocks only.
 
-        What `map` has returned among the arguments is computed on the way, and kept for the next rounds.
+        What `map` has returned among the arguments is computed on the way, and kept for the next rounds. `size` are the
+        bytes of a sum, where these are many: fewer are made at a time then.
         """
 
     def forget(self, *handles: Any) -> None:  # noqa: B027 - there may be nothing to forget
@@ -192,13 +246,22 @@ class LocalRows(Rows):
         Numbers in a row: rows that fit in `memory` are kept after the first round.
     memory : int
         Bytes.
+    keep : bool
+        Whether they are, where they fit.
     """
 
     def __init__(
-        self, units: Sequence[Callable[[], Iterator[Block]]], n_rows: int, *, width: int, memory: int
+        self,
+        units: Sequence[Callable[[], Iterator[Block]]],
+        n_rows: int,
+        *,
+        width: int,
+        memory: int,
+        keep: bool = True,
     ):
-        self.units, self.n_rows, self.n_blocks = units, n_rows, len(units)
-        self._kept: dict[int, list[Block]] | None = {} if 8 * n_rows * (width + 2) <= memory else None
+        self.units, self.n_rows, self.n_blocks, self.memory = units, n_rows, len(units), memory
+        fits = keep and 8 * n_rows * (width + 2) <= memory
+        self._kept: dict[int, list[Block]] | None = {} if fits else None
 
     def broadcast(self, value):
         return value
@@ -206,30 +269,31 @@ class LocalRows(Rows):
     def map(self, func, *args):
         return _Mapped(func, args)
 
-    def sum(self, func, *args):
+    def sum(self, func, *args, size=0):
         self.rounds += 1
-        tree, waiting = TreeSum(), deque[Any]()
-        with one_blas_thread(), ThreadPoolExecutor(n_threads()) as pool:
+        tree, waiting = RunningTree(), deque[Any]()
+        # A thread holds a part and what it adds up to, and as many wait to be added; the tree has a few.
+        lanes = n_threads() if size * (3 * n_threads() + 3) <= self.memory else 1
+        with one_blas_thread(), ThreadPoolExecutor(lanes) as pool:
             for unit in range(self.n_blocks):
                 waiting.append(pool.submit(self._of_unit, unit, func, args))
-                if len(waiting) > n_threads():  # no more sums in memory than threads
+                if len(waiting) > lanes - (lanes == 1):  # no more sums in memory than threads
                     self._take(tree, waiting.popleft().result())
             while waiting:
                 self._take(tree, waiting.popleft().result())
         return tree.total()
 
     @staticmethod
-    def _take(tree: TreeSum, part: Sums | None) -> None:
+    def _take(tree: RunningTree, part: Sums | None) -> None:
         if part is not None:  # a unit may be empty
             tree.take(part)
 
     def _of_unit(self, unit: int, func, args) -> Sums | None:
-        total = None
+        total = Running()
         for number, block in enumerate(self._blocks(unit)):
             own = [a.of(unit, number, block) if isinstance(a, _Mapped) else a for a in args]
-            part = func(block, *own)
-            total = part if total is None else added(total, part)
-        return total
+            total.take(func(block, *own))
+        return total.value
 
     def _blocks(self, unit: int) -> Iterator[Block]:
         if self._kept is None:
@@ -299,7 +363,7 @@ class DaskRows(Rows):
         for i, block in enumerate(self.blocks):
             yield block, [a.values[i] if isinstance(a, _Parts) else a for a in args]
 
-    def sum(self, func, *args):
+    def sum(self, func, *args, size=0):
         self.rounds += 1
         add = _delayed(added)
         tree = TreeSum(add)

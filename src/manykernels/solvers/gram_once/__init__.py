@@ -42,8 +42,8 @@ from .moments import Moments, few_rows
 
 #: Most columns of a Gram matrix, and folds of the rows.
 MOST_COLUMNS, FOLDS = 4096, 3
-#: Matrices as large as the sums of a fold that a fit holds beside those of two copies of all folds.
-MORE_MATRICES = 3
+#: Copies of the sums of all folds that a pass holds, and matrices as large as those of one fold that the rest needs.
+COPIES, MORE_MATRICES = 4, 3
 #: Targets that C and p are chosen by, where each has weights of its own.
 TRIED_TARGETS = 16
 
@@ -103,7 +103,7 @@ def check_gram(solver: Any, problem: Problem, folds: int, memory: int | None = N
             f"kernels have {columns:,} features, and {name} sums up a Gram matrix of {MOST_COLUMNS:,} at the most over "
             "rows in files and on clusters; use fewer kernels, Greedy for products, or Blockwise."
         )
-    need = 8 * (columns + 1) * (columns + 1 + problem.n_outputs) * (2 * folds + MORE_MATRICES)
+    need = 8 * (columns + 1) * (columns + 1 + problem.n_outputs) * (COPIES * folds + MORE_MATRICES)
     if memory is not None and need > memory:
         raise ValueError(
             f"kernels have {columns:,} features, whose Gram matrices of {folds} folds take {gibibytes(need)}, and "
@@ -184,7 +184,8 @@ class GramOnce:
         """Sum up over rows, wherever they are, in one round."""
         features = Features.of(first.family, first.X.shape[1]).about(first.X, first.sample_weight)
         cells = folds > 1 and has_cells(first)
-        sums = Moments(*rows.sum(_sums, rows.broadcast(features), folds, cells))
+        size = 8 * folds * (features.count + 1) * (features.count + 1 + first.n_outputs)
+        sums = Moments(*rows.sum(_sums, rows.broadcast(features), folds, cells, size=size))
         tests = [sums.fold(k) for k in range(folds)] if folds > 1 else []
         return cls(first, features, sums.total(), tests, rows.n_rows)
 

@@ -20,8 +20,8 @@ from .moments import Moments
 
 #: Random features of all kernels together, and what they are drawn with.
 RANDOM_COLUMNS, SEED = 2048, 0
-#: Entries of a block of features.
-ENTRIES = 2**20
+#: Entries of a block of features, of which threads hold several copies, and the fewest rows of one.
+ENTRIES, FEWEST_ROWS = 2**18, 512
 #: Rows whose mean features are taken off.
 SHIFT_ROWS = 2_000
 
@@ -116,16 +116,15 @@ class Features:
         """Return the sums of every fold, each with the number of the fold as its first axis."""
         m, c = 1 + self.count, block.Y.shape[1]
         out = Moments.zeros(m, c, len(self.members), folds)
-        for rows in row_blocks(len(block.s), m + c, ENTRIES):
-            X = np.asarray(block.X[rows], dtype=np.float64)
-            Z = np.column_stack([np.ones(len(X)), self.columns(X) - self.shift])
+        for rows in row_blocks(len(block.s), m + c, max(ENTRIES, FEWEST_ROWS * (m + c))):
+            X, Y, s = np.asarray(block.X[rows], dtype=np.float64), block.Y[rows], block.s[rows]
+            Z = np.column_stack([np.ones(len(X)), self.columns(X)])
+            Z[:, 1:] -= self.shift
             present = self.family.presences(X, self.members)
             for k in np.unique(fold[rows]).tolist():
-                own = fold[rows] == k
-                out.add(k, Z[own], block.Y[rows][own], block.s[rows][own])
-                out.mass[k] += (
-                    block.s[rows][own].sum() if present is None else block.s[rows][own] @ present[own]
-                )
+                own: Any = slice(None) if folds == 1 else fold[rows] == k
+                out.add(k, Z[own], Y[own], s[own])
+                out.mass[k] += s[own].sum() if present is None else s[own] @ present[own]
         return out
 
 
