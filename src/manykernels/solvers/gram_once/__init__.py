@@ -34,6 +34,7 @@ from ...kernels import Linear
 from ...predictors import Primal
 from ...problem import Problem, Result, Scale
 from ...streaming.cluster import Block, Rows
+from ..base import lacks_views
 from ..choosing import Found, Trial, search_C, start_of
 from ..folds import has_cells
 from ..log import OnIteration, logger
@@ -70,9 +71,16 @@ def _has_columns(family: Any, n_columns: int) -> bool:
 
 
 def is_summable(problem: Problem) -> bool:
-    """Whether one Gram matrix of explicit features, fewer than rows, says all of the rows."""
+    """Whether one Gram matrix of explicit features, fewer than rows, says all of the rows.
+
+    Where rows lack views it does not: the last machine is on a kernel that is balanced by its weights.
+    """
     family: Any = problem.family
-    if problem.loss.name != "squared" or not (can(family, Enumerable) and can(family, HasFeatures)):
+    if (
+        lacks_views(problem)
+        or problem.loss.name != "squared"
+        or not (can(family, Enumerable) and can(family, HasFeatures))
+    ):
         return False
     if family.size() > MOST_COLUMNS:
         return False
