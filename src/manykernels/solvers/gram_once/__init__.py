@@ -34,7 +34,6 @@ from ...kernels import Linear
 from ...predictors import Primal
 from ...problem import Problem, Result, Scale
 from ...streaming.cluster import Block, Rows
-from ..base import lacks_views
 from ..choosing import Found, Trial, search_C, start_of
 from ..folds import has_cells
 from ..log import OnIteration, logger
@@ -70,14 +69,19 @@ def _has_columns(family: Any, n_columns: int) -> bool:
     return not any(m.sparse for m in family.random_features(family.members(), n_columns, SEED, 2))
 
 
+def _lacks_views(problem: Problem) -> bool:
+    lacks = getattr(problem.family, "lacks", None)
+    return lacks is not None and lacks(problem.X)
+
+
 def is_summable(problem: Problem) -> bool:
     """Whether one Gram matrix of explicit features, fewer than rows, says all of the rows.
 
-    Where rows lack views it does not: the last machine is on a kernel that is balanced by its weights.
+    Where rows lack views it does not: the last machine may be on a kernel that is balanced by its weights.
     """
     family: Any = problem.family
     if (
-        lacks_views(problem)
+        _lacks_views(problem)
         or problem.loss.name != "squared"
         or not (can(family, Enumerable) and can(family, HasFeatures))
     ):
