@@ -145,12 +145,18 @@ def nonlinear_rows(compared: Comparison, about) -> list[dict]:
     ]
 
 
+def left_out(compared: Comparison) -> str:
+    """Return which sets were not run to the end."""
+    names = [n for n in SETS if n not in compared.tasks]
+    return f"; without {', '.join(names)}" if names else ""
+
+
 def rows(compared: Comparison) -> list[dict]:
     """Compare with the text around Fig. 6.4."""
     n = len(compared.tasks)
     settings = (
         f"SGD-1s: {STEPS} steps of {DRAWS} draws (thesis: not said); HMKL: C up to {LOW[-1]:g}; SGD-1s, HMKL and NLMKL "
-        f"on more than {MANY_ROWS} rows keep the C of the first repetition"
+        f"on more than {MANY_ROWS} rows keep the C of the first repetition{left_out(compared)}"
     )
     about = {"repetitions": compared.counts, "settings": settings}
 
