@@ -30,7 +30,7 @@ MOST_TIMES = 8
 NOISE, NOISE_RANGE = 0.1, (1e-4, 1e2)
 
 
-def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = STEPS) -> np.ndarray:
+def learn_bandwidths(statistic: str, Z, Y, s, start, rng, steps: int = STEPS) -> np.ndarray:
     """Return one bandwidth per column, O(steps · groups · (m² d + m³)) for m rows of a group.
 
     Parameters
@@ -41,10 +41,12 @@ def learn_bandwidths(statistic: str, Z, Y, s, start: float, rng, steps: int = ST
     Y : (n, c) array
     s : (n,) array
         Rows are drawn in proportion to their weights, as many times as there are rows, and each counts once.
-    start : float
-        Bandwidth to start from.
+    start : float or (d,) array
+        Bandwidths to start from.
     """
-    t = np.append(np.full(Z.shape[1], math.log(start)), math.log(NOISE))  # log bandwidths, and log of 1/C
+    t = np.append(
+        np.broadcast_to(np.log(start), Z.shape[1]), math.log(NOISE)
+    )  # log bandwidths, and log of 1/C
     first, second = np.zeros_like(t), np.zeros_like(t)
     for step in range(1, steps + 1):
         if (step - 1) % REGROUP == 0:

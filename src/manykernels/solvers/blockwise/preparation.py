@@ -1,9 +1,10 @@
 """Bandwidths, and C with them, from a first sample of the rows.
 
 Columns are measured in their standard deviations. One bandwidth per column is learned on the leave-one-out errors of
-small kernel ridge regressions among neighbours (:mod:`manykernels.solvers.bandwidth_learning`). Then {learned, all
-equal} × multiple × C is chosen by the error of small fits on rows that they have not seen (``trials.py``): the best
-bandwidths depend on the number of rows, and one per column can be worse than equal ones.
+small kernel ridge regressions among neighbours (:mod:`manykernels.solvers.bandwidth_learning`), and once more from
+there with the columns back in that had been given up. Then {learned, relearned, all equal} × multiple × C is chosen by
+the error of small fits on rows that they have not seen (``trials.py``): the best bandwidths depend on the number of
+rows, and one per column can be worse than equal ones.
 
 Which rows judge depends on their order. As a rule they come from blocks of consecutive rows, here and there. Where
 columns (a date, say) rise or fall together with the number of the row, they are a clock: what will be predicted lies
@@ -55,8 +56,8 @@ class Prepared:
     error : float
         Of the small fit on rows it had not seen, relative to that of the mean.
     shape : str
-        ``"learned"``, ``"equal"``, either with ``" without time"``; equal ones after ``"fine, "``; or ``"single"``;
-        ``"mixed"`` for several kernels.
+        ``"learned"``, ``"relearned"``, ``"equal"``, each with ``" without time"``; equal ones after ``"fine, "``; or
+        ``"single"``; ``"mixed"`` for several kernels.
     theta : (m,) array or None
         Weights of the kernels, which sum to one; None where the fit is to learn them.
     """
@@ -290,17 +291,30 @@ def _shapes(family, sample: Sample, train: np.ndarray, steps: int) -> dict[str, 
     equal[used] *= start
     if used.sum() == 1 or steps == 0:
         return {"equal": equal}
-    learned, groups = units.copy(), sample.problem.groups
+    shapes: dict[str, np.ndarray] = {}
+    begin = np.full(Z.shape[1], start)
+    for name in ("learned", "relearned"):
+        found = _learned(family, sample, train, Z, Y, s, begin, steps)
+        shapes[name] = units.copy()
+        shapes[name][used] *= found
+        if (found <= start).all():
+            break
+        # Columns that matter together alone (a product of three) look useless at first, and those that do not drown
+        # them: half of the seeds lose such a product. With these out of the way a second look finds it.
+        begin = np.minimum(found, start)
+    logger.info("bandwidths of %d columns: learned in %d steps", used.sum(), steps * len(shapes))
+    return {**shapes, "equal": equal}
+
+
+def _learned(family, sample: Sample, train: np.ndarray, Z, Y, s, begin: np.ndarray, steps: int) -> np.ndarray:
+    """Return bandwidths of the columns of Z, standardised, from those to begin with."""
+    groups = sample.problem.groups
     if groups is None and not sample.soft:
-        learned[used] *= learn_bandwidths(family.statistic, Z, Y, s, start, sample.rng, steps)
-    else:
-        subjects = None if groups is None else groups[train]
-        rows = Rows.plain(Y - np.average(Y, axis=0, weights=s), s, "squared", subjects)
-        if sample.soft:
-            rows = Rows.plain(Y, s, "softmax", subjects)
-        begin = np.log(np.append(np.full(Z.shape[1], start), NOISE))
-        effort = Effort(steps=steps)
-        found = learn_columns(family.statistic, Z, rows, begin, 1.0 / len(train), effort, sample.rng)
-        learned[used] *= np.exp(found[:-1])
-    logger.info("bandwidths of %d columns: learned in %d steps", used.sum(), steps)
-    return {"learned": learned, "equal": equal}
+        return learn_bandwidths(family.statistic, Z, Y, s, begin, sample.rng, steps)
+    subjects = None if groups is None else groups[train]
+    rows = Rows.plain(Y - np.average(Y, axis=0, weights=s), s, "squared", subjects)
+    if sample.soft:
+        rows = Rows.plain(Y, s, "softmax", subjects)
+    first = np.log(np.append(begin, NOISE))
+    found = learn_columns(family.statistic, Z, rows, first, 1.0 / len(train), Effort(steps=steps), sample.rng)
+    return np.exp(found[:-1])
