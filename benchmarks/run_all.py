@@ -68,6 +68,7 @@ PARTS = (
     Part("triply_stochastic_rate"),
     Part("default_tables", papers=False),
     Part("digits_bandwidths", papers=False),
+    Part("gram_once", papers=False),
     Part("many_finite_kernels", papers=False),
     Part("messy_tables", papers=False),
     Part("mirror_descent_rows", papers=False),

@@ -28,6 +28,7 @@ from manykernels.kernels import (
 from manykernels.losses import LOSSES
 from manykernels.persistence import read_metadata, save
 from manykernels.persistence.classes import CLASSES, class_of, name_of
+from manykernels.persistence.tree import SKIPPED
 
 N = 40
 
@@ -111,7 +112,7 @@ def test_a_loaded_model_is_the_model(tmp_path, kernels, target):
     assert again.trace_ == model.trace_ and again.gap_kind_ == model.gap_kind_
     for name in ("weights_", "rho_", "dual_coef_", "intercept_", "objective_", "gap_", "n_iter_"):
         assert same(getattr(again, name), getattr(model, name)), name
-    assert set(vars(again)) == set(vars(model))
+    assert set(vars(again)) == set(vars(model)) - SKIPPED  # rows for importances stay in memory
 
 
 @pytest.mark.parametrize("name", FOR_ESTIMATORS)

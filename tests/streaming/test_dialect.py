@@ -94,7 +94,7 @@ def test_other_text_is_taken_for_that_of_windows_with_a_warning(tmp_path):
 def test_what_is_no_text_is_refused(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n\xff\x00\x01,2\n")
-    with pytest.raises(ValueError, match="is not UTF-8 text in line 2"):
+    with pytest.raises(ValueError, match="is no text: line 2 holds a zero byte"):
         table_of(path)
 
 

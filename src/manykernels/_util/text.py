@@ -14,8 +14,11 @@ def brief(value: Any, width: int = 60) -> str:
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, and point at the first line outside this package: the user's call, however deep the reason lies."""
-    package, level = __name__.split(".")[0], 2
-    while sys._getframe(level - 1).f_globals.get("__name__", "").split(".")[0] == package:
+    """Warn, and point at the first line outside this package: the user's call, however deep the reason lies.
+
+    scikit-learn's support of callbacks, which a fit passes through, is not the user's either.
+    """
+    ours, level = (__name__.split(".")[0] + ".", "sklearn.callback."), 2
+    while (sys._getframe(level - 1).f_globals.get("__name__", "") + ".").startswith(ours):
         level += 1
     warnings.warn(text, category, stacklevel=level)
