@@ -54,7 +54,7 @@ from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
 from ..solvers.log import OnIteration, heard, logger
 from ..solvers.verdict import warn_of_rounding
-from .callbacks import CallbackSupportMixin, Task, with_callbacks
+from .callbacks import CallbackSupportMixin, FollowedFit, with_callbacks
 from .targets import NOTHING_KNOWN, Known, encoded
 
 #: What `kernels`, `normalize` and `random_state` may be.
@@ -453,9 +453,12 @@ class MKL(CallbackSupportMixin, KernelEstimator):
     @with_callbacks
     def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None, groups=None) -> None:
         self._check_arguments(on_iteration)
-        task = Task(self, X, y, sample_weight)
-        self._solve(X, y, sample_weight, task.following(on_iteration), init, checkpoint, classes, groups)
-        task.end()
+        if not (hasattr(self, "_skl_callbacks") or hasattr(self, "_parent_callback_ctx")):
+            self._solve(X, y, sample_weight, on_iteration, init, checkpoint, classes, groups)
+            return
+        fit = FollowedFit(self, X, y, sample_weight)
+        self._solve(X, y, sample_weight, fit.following(on_iteration), init, checkpoint, classes, groups)
+        fit.end()
 
     def _solve(self, X, y, sample_weight, on_iteration, init, checkpoint, classes, groups) -> None:
         with all_or_nothing(self), heard(self.verbose) if self.verbose else nullcontext():

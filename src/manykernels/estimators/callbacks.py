@@ -23,11 +23,11 @@ except ImportError:  # an earlier version
         return method
 
 
-__all__ = ["CallbackSupportMixin", "Task", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "FollowedFit", "with_callbacks"]
 
 
-class Task:
-    """A fit, as scikit-learn's callbacks see it; without any, nothing happens.
+class FollowedFit:
+    """A fit, as scikit-learn's callbacks see it.
 
     Parameters
     ----------
@@ -36,21 +36,17 @@ class Task:
     """
 
     def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any):
-        self.estimator, self.context = estimator, None
+        self.estimator = estimator
         self.data = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
-        if hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx"):
-            # How many steps there will be is not known: they may go over several C.
-            self.context = estimator._init_callback_context(max_subtasks=None)
-            self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
+        # How many steps there will be is not known: they may go over several C.
+        self.context = estimator._init_callback_context(max_subtasks=None)
+        self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
 
-    def following(self, on_iteration: OnIteration | None) -> OnIteration | None:
+    def following(self, on_iteration: OnIteration | None) -> OnIteration:
         """Return what is called after every step: the callbacks, and what the user gave."""
-        if self.context is None:
-            return on_iteration
-        context = self.context
 
         def step_done(step: Step) -> bool:
-            task = context.subcontext(task_name="iteration")
+            task = self.context.subcontext(task_name="iteration")
             task.call_on_fit_task_begin(estimator=self.estimator, **self.data)
             stop = task.call_on_fit_task_end(estimator=self.estimator, **self.data)
             return bool(on_iteration is not None and on_iteration(step)) or stop
@@ -59,7 +55,4 @@ class Task:
 
     def end(self) -> None:
         """Say that the estimator is fitted."""
-        if self.context is not None:
-            self.context.call_on_fit_task_end(
-                estimator=self.estimator, reconstruction_attributes={}, **self.data
-            )
+        self.context.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes={}, **self.data)
