@@ -160,8 +160,8 @@ def test_partial_fit_after_fit_on_a_source_forgets_its_classes():
 BAD_WEIGHTS = {
     "negative": (-np.ones(50), "[Nn]egative values"),
     "missing": (np.full(50, np.nan), "sample_weight contains NaN"),
-    "too few": (np.ones(5), r"sample_weight\.shape == \(5,\), expected \(50,\)"),
-    "a column": (np.ones((50, 1)), "must be 1D"),
+    "too few": (np.ones(5), r"sample_weight has the shape \(5,\); use one weight for each of the 50 rows"),
+    "a column": (np.ones((50, 1)), r"sample_weight has the shape \(50, 1\); use one weight"),
 }
 
 

@@ -7,7 +7,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from manykernels import MKLClassifier, MKLRegressor, load
+from manykernels import MKLClassifier, MKLRegressor, load, registry
 from manykernels.families import Products
 from manykernels.kernels import RBF, Linear, Polynomial
 from manykernels.solvers import Alignment, Greedy, LpNorm, Uniform
@@ -176,6 +176,14 @@ def test_what_has_no_gram_matrix_is_said():
         MKLRegressor(["laplacian"], solver=LpNorm(), C=1.0).fit(batches(X, Y, S))
     with pytest.raises(ValueError, match="loss='squared'"):
         MKLClassifier(KERNELS, solver=LpNorm(), loss="hinge", C=1.0).fit(batches(X, Y[:, 0] > 0, S))
+
+
+def test_a_sample_too_large_for_matrices_of_pairs_is_no_obstacle(monkeypatch):
+    monkeypatch.setattr(registry, "free_bytes", lambda: 2**20)
+    model = MKLRegressor([RBF(1.0)], solver=LpNorm(), C=1.0).fit(batches(X, Y, S))
+    assert model.gap_kind_ == "features"
+    with pytest.raises(ValueError, match="X has 600 rows, for which LpNorm needs matrices"):
+        MKLRegressor([RBF(1.0)], solver=LpNorm(), C=1.0).fit(X, Y, S)
 
 
 @pytest.mark.slow

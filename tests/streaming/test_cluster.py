@@ -1,6 +1,8 @@
 """Rows behind three calls, here and through Dask: the same sums, the same bits, and sentences for what goes wrong."""
 
 import os
+import re
+import signal
 import threading
 import time
 import warnings
@@ -12,8 +14,10 @@ import pytest
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels.families import Products
 from manykernels.kernels import RBF, Laplacian, Linear
+from manykernels.persistence.checkpoint import Checkpoint
 from manykernels.solvers import Blockwise, Greedy, MirrorDescent
-from manykernels.streaming.cluster import Block, DaskRows, LocalRows, RunningTree, TreeSum, added
+from manykernels.streaming.cluster import Block, DaskRows, Gathered, LocalRows, RunningTree, TreeSum, added
+from manykernels.streaming.journal import from_arrays, to_arrays
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
@@ -281,6 +285,20 @@ def test_few_rounds_are_as_good_as_sweeps_in_memory(kernels, synchronous):
     assert there.trace_.extra["rounds"][0] <= 2 * 40  # half of them for the certificate
 
 
+def test_the_sample_of_partitions_and_files_is_as_large_as_the_solver_asks_for(
+    tmp_path, monkeypatch, synchronous
+):
+    from manykernels.estimators import streamed
+
+    folder, sizes = folder_of(tmp_path, frame(300), [100]), []
+    asked = streamed.Sample
+    monkeypatch.setattr(streamed, "Sample", lambda size, seed: sizes.append(size) or asked(size, seed))
+    model = blockwise().set_params(solver__sample=120)
+    for rows in (dd.read_parquet(folder), folder):
+        model.fit(rows, y="y")
+    assert sizes == [120, 120]
+
+
 def test_rounds_see_every_class_wherever_it_is(synchronous):
     X, y = smooth(1200)
     labels = np.digitize(y, [-0.5, 0.5])
@@ -347,6 +365,30 @@ def test_a_partition_without_a_column_is_named(synchronous):
         products().fit(_delayed_frame(data[:40], data[40:].drop(columns="x3")), y="y")
 
 
+def test_columns_of_a_partition_may_be_in_another_order(synchronous):
+    data = frame(90)
+    parts = data[:40], data[40:][["y", *reversed(NAMES)]]
+    there = products().fit(_delayed_frame(*parts), y="y")
+    assert bits(there) == bits(products().fit(_delayed_frame(data[:40], data[40:]), y="y"))
+
+
+def test_a_partition_with_other_columns_is_named(synchronous):
+    data = frame(90)
+    with pytest.raises(
+        ValueError, match=r"partition 1 .*has a column 'z', which the first partition does not"
+    ):
+        products().fit(_delayed_frame(data[:40], data[40:].assign(z=1.0)), y="y")
+    with pytest.raises(ValueError, match=r"partition 1 .*'x3' holds text, not numbers; encode"):
+        products().fit(_delayed_frame(data[:40], data[40:].assign(x3="a")), y="y")
+    X, y = table(90)
+    parts = [(X[:40], (40, 6)), (X[40:, :5], (50, 6))]  # of which the second is not what it says
+    lazy = da.concatenate([da.from_delayed(dask.delayed(v), shape, dtype=float) for v, shape in parts])
+    with pytest.raises(
+        ValueError, match="partition 1 has 5 columns, and the collection promises 6; make all"
+    ):
+        products().fit(lazy, da.from_array(y, chunks=((40, 50),)))
+
+
 def test_a_partition_with_a_missing_value_is_named(synchronous):
     data = frame(90)
     data.loc[70, "x2"] = np.nan
@@ -396,8 +438,6 @@ def test_what_sums_cannot_do_is_said_before_the_rows_are_read(synchronous):
         MKLClassifier(Products(), solver=Greedy(), loss="hinge", C=1.0).fit(
             lazy.assign(y=(lazy.y > 0).astype(int)), y="y"
         )
-    with pytest.raises(ValueError, match="checkpoint"):
-        products().fit(lazy, y="y", checkpoint="state.npz")
 
 
 # -- clusters --------------------------------------------------------------------------------------------
@@ -408,6 +448,17 @@ def local_cluster(n):
 
     dask.config.set({"distributed.scheduler.allowed-failures": 20})
     return LocalCluster(n_workers=n, threads_per_worker=1, processes=True, dashboard_address=None)
+
+
+def a_worker(client):
+    """The process of a worker that lives; one that was killed a moment ago may still be on the scheduler's list."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = client.run(os.getpid, on_error="ignore")
+        if found:
+            return next(iter(found.values()))
+        time.sleep(0.1)
+    raise AssertionError("no worker came back")
 
 
 def blockwise():
@@ -431,8 +482,7 @@ def test_two_workers_give_the_bits_of_one_process_and_so_does_a_lost_one(tmp_pat
         started = time.perf_counter()
         assert bits(products().fit(dd.read_parquet(path), y="y")) == alone
         seconds = time.perf_counter() - started
-        pid = next(iter(client.run(os.getpid).values()))
-        killer = threading.Timer(0.4 * seconds, os.kill, (pid, 9))
+        killer = threading.Timer(0.4 * seconds, os.kill, (a_worker(client), 9))
         killer.start()
         assert bits(products().fit(dd.read_parquet(path), y="y")) == alone
         killer.join()
@@ -459,8 +509,7 @@ def test_one_two_and_three_workers_and_five_that_are_killed_give_the_same_bits(t
             assert bits(make().fit(dd.read_parquet(path), y="y")) == alone
             seconds = time.perf_counter() - started
             for share in rng.random(5 if n == 2 else 0):
-                pid = next(iter(client.run(os.getpid).values()))
-                killer = threading.Timer(share * seconds, os.kill, (pid, 9))
+                killer = threading.Timer(share * seconds, os.kill, (a_worker(client), 9))
                 killer.start()
                 assert bits(make().fit(dd.read_parquet(path), y="y")) == alone
                 killer.join()
@@ -491,6 +540,113 @@ def test_a_search_over_C_runs_through_joblib_on_a_cluster():
     threads = LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None)
     with threads as cluster, Client(cluster), joblib.parallel_backend("dask"):
         assert np.allclose(search.fit(X, y).cv_results_["mean_test_score"], alone, rtol=1e-10)
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------
+
+
+def mixed():
+    kernels = [Laplacian(1.0), RBF(0.7)]
+    return MKLRegressor(kernels, solver=Blockwise(grids=16, n_features=64, sweeps=2, random_state=0), C=10.0)
+
+
+class Crash(Exception):
+    """What ends a fit between two rounds."""
+
+
+def crashing(path, after):
+    """A checkpoint that is written after every round, and ends the fit after some."""
+    checkpoint = Checkpoint(path, pause=0.0, times=0.0)
+    save, rounds = checkpoint.save, iter(range(after))
+
+    def then_crash(make):
+        save(make)
+        if next(rounds, None) is None:
+            raise Crash
+
+    checkpoint.save = then_crash
+    return checkpoint
+
+
+@pytest.mark.filterwarnings("ignore:MirrorDescent")
+@pytest.mark.parametrize("after", [0, 3, 7])
+@pytest.mark.parametrize("make", [products, blockwise, mixed, drawn])
+def test_a_fit_over_partitions_goes_on_from_its_checkpoint_to_the_same_bits(
+    tmp_path, make, after, synchronous
+):
+    path, lazy = tmp_path / "fit.ckpt", dd.from_pandas(frame(600), npartitions=3)
+    whole = make().fit(lazy, y="y")
+    with pytest.raises(Crash):
+        make().fit(lazy, y="y", checkpoint=crashing(path, after))
+    assert path.exists()
+    model = make().fit(lazy, y="y", checkpoint=path)
+    assert bits(model) == bits(whole) and model.trace_.extra["rounds"] == whole.trace_.extra["rounds"]
+    assert not path.exists()  # the fit is complete
+
+
+def test_a_fit_goes_on_from_its_checkpoint_on_another_cluster(tmp_path, threads):
+    path, folder = tmp_path / "fit.ckpt", folder_of(tmp_path, frame(600), [150, 400])
+    with dask.config.set(scheduler="synchronous"):
+        whole = blockwise().fit(dd.read_parquet(folder), y="y")
+        with pytest.raises(Crash):
+            blockwise().fit(dd.read_parquet(folder), y="y", checkpoint=crashing(path, 5))
+    lazy = dd.read_parquet(folder)
+    assert bits(blockwise().fit(lazy, y="y", checkpoint=path)) == bits(whole)
+    assert nothing_left(threads)
+
+
+def test_sums_from_files_go_on_from_their_checkpoint(tmp_path):
+    path, folder = tmp_path / "fit.ckpt", tmp_path / "rows"
+    folder.mkdir()
+    folder_of(folder, frame(600), [150, 400])
+    whole = products().fit(folder, y="y")
+    with pytest.raises(Crash):
+        products().fit(folder, y="y", checkpoint=crashing(path, 4))
+    assert bits(products().fit(folder, y="y", checkpoint=path)) == bits(whole)
+
+
+def test_a_checkpoint_of_other_partitions_is_refused(tmp_path, synchronous):
+    path, data = tmp_path / "fit.ckpt", frame(600)
+    with pytest.raises(Crash):
+        products().fit(dd.from_pandas(data, npartitions=3), y="y", checkpoint=crashing(path, 2))
+    with pytest.raises(ValueError, match=r"belongs to another fit.*partition"):
+        products().fit(dd.from_pandas(data, npartitions=4), y="y", checkpoint=path)
+    changed = data.assign(x0=data.x0 + (np.arange(600) == 300))
+    with pytest.raises(
+        ValueError, match=r"belongs to another fit: it was written before .*partition 1.* changed"
+    ):
+        products().fit(dd.from_pandas(changed, npartitions=3), y="y", checkpoint=path)
+
+
+def test_sums_of_another_fit_in_a_checkpoint_are_called_damaged(tmp_path, synchronous):
+    path, lazy = tmp_path / "fit.ckpt", dd.from_pandas(frame(600), npartitions=3)
+    checkpoint = crashing(path, 3)
+    with pytest.raises(Crash):
+        products().fit(lazy, y="y", checkpoint=checkpoint)
+    state = Checkpoint(path).state
+    for altered in (
+        {name: value for name, value in state.items() if not name.startswith("1")},
+        {name: np.zeros((3, 1)) for name in state},
+        {**state, "0": np.zeros(1)},
+    ):
+        checkpoint.write(altered)
+        with pytest.raises(
+            ValueError, match=r"fit.ckpt is truncated or damaged: .*; delete it to start anew"
+        ):
+            products().fit(lazy, y="y", checkpoint=path)
+
+
+def test_a_journal_is_laid_out_and_read_again():
+    rng = np.random.default_rng(0)
+    sums = [
+        rng.normal(size=3),
+        (np.float64(2.0), (rng.normal(size=(2, 2)), np.arange(3))),
+        Gathered(np.arange(4), rng.normal(size=(4, 2))),
+    ]
+    first, second, third = from_arrays(to_arrays(sums))
+    assert np.array_equal(first, sums[0]) and second[0] == 2.0
+    assert all(np.array_equal(a, b) for a, b in zip(second[1], sums[1][1], strict=True))
+    assert isinstance(third, Gathered) and np.array_equal(third.arrays[1], sums[2].arrays[1])
 
 
 # -- what is left behind -----------------------------------------------------------------------------------
@@ -537,6 +693,34 @@ def test_a_fit_that_ends_early_leaves_nothing_on_the_cluster(threads, make, erro
         warnings.simplefilter("ignore")
         make().fit(dd.from_pandas(frame(300), npartitions=3), y="y", on_iteration=on_iteration)
     assert nothing_left(threads)
+
+
+def _slow(data):
+    time.sleep(0.1)
+    return data
+
+
+def test_ctrl_c_while_the_cluster_computes_leaves_nothing_there(threads):
+    data = frame(300)
+    parts = [dask.delayed(_slow)(data[a : a + 100]) for a in (0, 100, 200)]
+    lazy = dd.from_delayed(parts, meta=data.iloc[:0], verify_meta=False)
+
+    def interrupt():
+        time.sleep(0.5)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    model = blockwise().set_params(memory=500)  # rows are read again in every round
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(lazy, y="y")
+    assert nothing_left(threads)
+
+
+def test_progress_tells_rows_rounds_and_bytes(capsys, synchronous):
+    products().set_params(verbose=1).fit(dd.from_pandas(frame(300), npartitions=3), y="y")
+    told = capsys.readouterr().err
+    assert "300 rows in 3 blocks" in told and re.search(r"objective .* rounds  [0-9.]+ MiB", told)
+    assert re.search(r"\d+ rounds over the rows, [0-9.]+ MiB sent and received", told)
 
 
 def _unreadable(path):

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import (
     _check_sample_weight,
+    _num_samples,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
@@ -54,6 +55,7 @@ from ..solvers import Solver, Step, StreamingSolver
 from ..solvers.choosing import chosen
 from ..solvers.log import OnIteration, heard, logger
 from ..solvers.verdict import warn_of_rounding
+from ..tables.quantities import weight_array
 from .callbacks import CallbackSupportMixin, FollowedFit, with_callbacks
 from .targets import NOTHING_KNOWN, Known, encoded
 
@@ -98,15 +100,12 @@ def as_needed(X, family: Family, most: int = DENSE_BYTES):
 
 def check_weights(sample_weight, X, *, none: bool = False) -> np.ndarray:
     """Return the weights of the rows, ones by default, or raise; `none` says whether all may be zero."""
-    if sample_weight is not None and not np.asarray(sample_weight).any():
-        if not none:
+    s = weight_array(sample_weight, _num_samples(X))
+    if not s.any():  # some versions of scikit-learn refuse zeros alone
+        if not none and len(s):
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
-        # Some versions of scikit-learn refuse zeros alone, so the shape is checked on ones.
-        ones = np.ones_like(sample_weight, dtype=np.float64)
-        return 0.0 * _check_sample_weight(ones, X, dtype=np.float64)
-    with within_floats("sample_weight"):
-        s = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    return without_traces(s)
+        return s
+    return without_traces(_check_sample_weight(s, X, dtype=np.float64, ensure_non_negative=True))
 
 
 def without_traces(s: np.ndarray) -> np.ndarray:
@@ -567,8 +566,11 @@ class MKL(CallbackSupportMixin, KernelEstimator):
         problem = Problem(X, Y, family, scale, self.loss_, C, s, chosen)
         if isinstance(solver, StreamingSolver):
             solver.check_range(problem)
-        room = None if self.memory is None and not self._whole else memory
-        check_memory(solver, family, len(y), room, by_batches=not self._whole)
+        if (
+            known.solver is None
+        ):  # else these are a few of the rows of a source, and there are no matrices of pairs
+            room = None if self.memory is None and not self._whole else memory
+            check_memory(solver, family, len(y), room, by_batches=not self._whole)
         return problem
 
     def _refuse_loss(self) -> None:
@@ -789,7 +791,10 @@ class MKL(CallbackSupportMixin, KernelEstimator):
 
             logger.info("%s", Forecast.of(self.solver_, problem, n_rows, getattr(self, "columns_", None)))
 
-    def _progress(self, on_iteration: OnIteration | None) -> OnIteration | None:
+    def _progress(
+        self, on_iteration: OnIteration | None, more: Callable[[], str] = lambda: ""
+    ) -> OnIteration | None:
+        """Return what is told of every step, and prints it where `verbose` asks for that, with `more` at the end."""
         if on_iteration is not None:  # an overflow there is no error of the fit
             on_iteration = np.errstate(all="warn")(on_iteration)
         if not self.verbose:
@@ -802,7 +807,7 @@ class MKL(CallbackSupportMixin, KernelEstimator):
                 known = "" if np.isnan(gap) else f"relative gap {gap:.1e}  "
                 self._say(
                     f"iteration {step.iteration:4d}  objective {step.objective:.6g}  {known}"
-                    f"{step.n_kernels} kernels  {step.seconds:.1f} s"
+                    f"{step.n_kernels} kernels  {step.seconds:.1f} s{more()}"
                 )
             return on_iteration(step) if on_iteration else False
 

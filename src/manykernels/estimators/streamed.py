@@ -270,7 +270,8 @@ class Opening:
         """Return what the targets tell, and the first sample."""
         source, classify = self.source, not self.model._regresses
         width = source.width or 100  # bytes, so a guess will do
-        sample = Sample(max(1, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * width))), self.seed)
+        wanted = int(getattr(self.solver, "sample", SAMPLE_ROWS))  # as many as of rows in memory
+        sample = Sample(max(1, min(wanted, SAMPLE_BYTES // (8 * width))), self.seed)
         if not source.repeatable:
             return self._look_once(sample.size)
         if hasattr(source, "partitions"):
@@ -395,12 +396,17 @@ def _mass(found: Survey, classes: np.ndarray) -> np.ndarray | None:
 
 
 def _identity(model: MKL, source: Source, stream: Stream) -> dict[str, Any]:
+    """Return what a checkpoint must agree on with a fit over a stream."""
+    data = {name: digest_of(parts) for name, parts in source.contents()}
+    return identity(model, data, stream.first, stream.n_rows)
+
+
+def identity(model: MKL, data: dict[str, str], first: Problem, n_rows: int | None) -> dict[str, Any]:
     """Return what a checkpoint must agree on with this fit; what the rows are read from comes before what follows."""
-    first = stream.first
     return {
         "the version of manykernels": __version__,
         "the estimator": type(model).__name__,
-        "data": {name: digest_of(parts) for name, parts in source.contents()},
+        "data": data,
         "solver": brief(model.solver_, 90),
         "the solver's parameters": digest(model.solver_),
         "loss": model.loss_.name,
@@ -410,7 +416,7 @@ def _identity(model: MKL, source: Source, stream: Stream) -> dict[str, Any]:
         "the number of columns": int(model.n_features_in_),
         "the names of the columns": digest(getattr(model, "feature_names_in_", None)),
         "the classes": digest(getattr(model, "classes_", None)),
-        "the number of rows": stream.n_rows,
+        "the number of rows": n_rows,
         "the first rows": digest([first.X, first.Y, first.sample_weight]),
         "kernels": brief(first.family, 90),
         "the kernels": digest(first.family),

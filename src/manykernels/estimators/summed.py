@@ -6,20 +6,22 @@ solver gets these as :class:`~manykernels.streaming.cluster.Rows`, wherever they
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._util.text import brief
-from ..persistence.checkpoint import Checkpoint
+from ..persistence.checkpoint import Checkpoint, digest_of
 from ..problem import Problem, Result
 from ..solvers.gram_once import solve_grams
 from ..solvers.log import OnIteration
 from ..streaming.cluster import Block, LocalRows, Rows
+from ..streaming.journal import Recorded
 from ..streaming.sources import Chunk, Source, keys_of
 from ..streaming.stream import HeldOut
 from ..streaming.survey import in_order
-from .streamed import Encoding, Opening, calibrated, fit_stream, opened, with_C, without_rows
+from .streamed import Encoding, Opening, calibrated, fit_stream, identity, opened, with_C, without_rows
 
 if TYPE_CHECKING:
     from .base import MKL
@@ -53,22 +55,44 @@ class ToBlock:
         return Block(batch.X, batch.Y, batch.sample_weight, chunk.keys)
 
 
-def fit_rows(opening: Opening, on_iteration: OnIteration | None, saved: Any) -> None:
+def fit_rows(opening: Opening, on_iteration: OnIteration | None, saved: Checkpoint | None) -> None:
     """Hand the rows of a source to the solver, and keep what it returns."""
-    model = opening.model
-    if saved is not None and opening.sums:
-        raise ValueError(
-            f"checkpoint is given, but {brief(opening.solver)} keeps no state of rows that are summed over; leave it "
-            "out: a fit that is begun again ends in the same model."
-        )
+    model, contents = opening.model, _contents(opening)
     rows, first, apart = opened_rows(opening)
     model._say(f"{rows.n_rows:,} rows in {rows.n_blocks:,} blocks, {brief(model.solver_, 200)}")
+
+    def so_far() -> str:
+        return f"  {rows.rounds} rounds  {rows.sent / 2**20:.1f} MiB"
+
     try:
-        result = _solved(model, rows, first, apart, model._progress(on_iteration))
+        with ExitStack() as watched:
+            if saved is not None:
+                watched.enter_context(saved.blamed())
+                rows = recorded = _recorded(opening, rows, first, contents, saved)
+                watched.enter_context(recorded.trusted())
+            result = _solved(model, rows, first, apart, model._progress(on_iteration, so_far))
         model._say(f"{rows.rounds} rounds over the rows, {rows.sent / 2**20:.1f} MiB sent and received")
     finally:
         rows.close()
     model._store(calibrated(model, result, first), first.C, first)
+    if saved is not None and not result.interrupted:  # after Ctrl-C the next fit goes on from it
+        saved.remove()
+
+
+def _recorded(opening: Opening, rows: Rows, first: Problem, contents, saved: Checkpoint) -> Recorded:
+    """Return the rows with the journal of sums that a checkpoint is, and the one it holds already."""
+    data = dict(contents()) | {f"partition {k}": repr(stamp) for k, stamp in enumerate(opening.stamps)}
+    known = saved.resume(identity(opening.model, data, first, rows.n_rows), opening.seed)
+    found = Recorded(rows, known, saved.save)
+    if known is not None:
+        opening.model._say(f"going on from {saved.path}, which holds {found.given} rounds")
+    return found
+
+
+def _contents(opening: Opening) -> Callable[[], Iterator[tuple[str, str]]]:
+    """Return what yields digests of what the rows are read from, where that can be told without reading them."""
+    source = opening.source
+    return lambda: ((name, digest_of(parts)) for name, parts in source.contents())
 
 
 def opened_rows(opening: Opening) -> tuple[Rows, Problem, Problem | None]:

@@ -1,5 +1,7 @@
 """Rows in blocks, in this process or on a cluster, behind three calls: broadcast, map over blocks, ordered sum.
 
+A fourth, `each`, is for what needs no rows and can be done side by side: small fits on a sample of them.
+
 A method that needs sums over rows alone, round after round, is written once against :class:`Rows` and does not know
 where they are. :class:`LocalRows` reads them from a source on threads; :class:`DaskRows` leaves them to Dask, on
 whatever scheduler or cluster the user has chosen. Sums are added along a tree whose shape depends on the number of
@@ -10,11 +12,12 @@ blocks are read again from where they came, never scattered.
 from __future__ import annotations
 
 import sys
+import uuid
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -212,6 +215,10 @@ class Rows(ABC):
         bytes of a sum, where these are many: fewer are made at a time then.
         """
 
+    @abstractmethod
+    def each(self, func: Callable[..., Any], tasks: Sequence[Any], *args: Any) -> list[Any]:
+        """Return ``func(task, *args)`` of every task, in their order: work that needs no rows, done where they are."""
+
     def forget(self, *handles: Any) -> None:  # noqa: B027 - there may be nothing to forget
         """Let what `broadcast` and `map` have returned go; no later round may name it, and what it led to stays."""
 
@@ -224,13 +231,11 @@ class Rows(ABC):
 
 def n_bytes(value: Any) -> int:
     """Return the bytes of the arrays in a value, about."""
-    if isinstance(value, np.ndarray | Gathered):
-        return value.nbytes
     if isinstance(value, tuple | list):
         return sum(map(n_bytes, value))
     if isinstance(value, dict):
         return sum(map(n_bytes, value.values()))
-    return 8
+    return getattr(value, "nbytes", 8)
 
 
 class LocalRows(Rows):
@@ -283,6 +288,9 @@ class LocalRows(Rows):
                 self._take(tree, waiting.popleft().result())
         return tree.total()
 
+    def each(self, func, tasks, *args):
+        return [func(task, *args) for task in tasks]
+
     @staticmethod
     def _take(tree: RunningTree, part: Sums | None) -> None:
         if part is not None:  # a unit may be empty
@@ -306,6 +314,7 @@ class LocalRows(Rows):
     def forget(self, *handles):
         for handle in handles:
             if isinstance(handle, _Mapped):
+                handle.forgotten = True
                 handle.values.clear()
 
     def close(self):
@@ -318,13 +327,17 @@ class _Mapped:
     def __init__(self, func: Callable[..., Any], args: tuple[Any, ...]):
         self.func, self.args = func, args
         self.values: dict[tuple[int, int], Any] = {}
+        self.forgotten = False
 
     def of(self, unit: int, number: int, block: Block) -> Any:
         """Return the value of a block."""
-        if (unit, number) not in self.values:
-            own = [a.of(unit, number, block) if isinstance(a, _Mapped) else a for a in self.args]
-            self.values[unit, number] = self.func(block, *own)
-        return self.values[unit, number]
+        if (unit, number) in self.values:
+            return self.values[unit, number]
+        own = [a.of(unit, number, block) if isinstance(a, _Mapped) else a for a in self.args]
+        value = self.func(block, *own)
+        if not self.forgotten:  # else it is but a step on the way to another
+            self.values[unit, number] = value
+        return value
 
 
 # -- Dask ----------------------------------------------------------------------------------------------
@@ -347,6 +360,7 @@ class DaskRows(Rows):
     def __init__(self, blocks: list[Any], n_rows: int, *, keep: bool, parts: Sequence[Any] = ()):
         self.n_rows, self.n_blocks, self.parts = n_rows, len(blocks), parts
         self._kept: list[Any] = []
+        self._token, self._named = uuid.uuid4().hex, 0
         self.blocks = self._persisted(blocks) if keep else blocks
 
     def broadcast(self, value):
@@ -354,30 +368,58 @@ class DaskRows(Rows):
 
         self._count(value)
         # A node of the graph, which workers pass on to each other and Dask makes again where it is lost.
-        return self._persisted([delayed(value, traverse=False, pure=False)])[0]
+        return _Handle([delayed(value, name=self._name(value), traverse=False)])
 
     def map(self, func, *args):
-        return _Parts([_delayed(func)(block, *own) for block, own in self._with_own(args)])
+        return _Handle(self._calls(func, args), args)
 
-    def _with_own(self, args) -> Iterator[tuple[Any, list[Any]]]:
-        for i, block in enumerate(self.blocks):
-            yield block, [a.values[i] if isinstance(a, _Parts) else a for a in args]
+    def _name(self, what: Any) -> str:
+        """Return a name for a node; Dask would ask the system for random numbers, which takes longer than its task."""
+        self._named += 1
+        return f"{getattr(what, '__name__', type(what).__name__).strip('_')}-{self._token}-{self._named}"
+
+    def _calls(self, func, args, firsts: Sequence[Any] | None = None) -> list[Any]:
+        """Return ``func(block, *args)`` of every block, each a Delayed; each gets its own part of what was mapped."""
+        lazy = [isinstance(a, _Handle) for a in args]
+        call = _delayed(_Bound(func, args, lazy))
+        handles = [a for a in args if isinstance(a, _Handle)]
+        return [
+            call(first, *(h.of(i) for h in handles), dask_key_name=self._name(func))
+            for i, first in enumerate(self.blocks if firsts is None else firsts)
+        ]
+
+    def each(self, func, tasks, *args):
+        self.rounds += 1
+        calls, fresh = self._calls(func, args, tasks), list(_fresh(args))
+        with told():
+            found = self._kept_with(calls, fresh)
+            values = [_result(one) for one in found]
+        self._release(found)
+        self._count(values)
+        return values
 
     def sum(self, func, *args, size=0):
         self.rounds += 1
         add = _delayed(added)
-        tree = TreeSum(add)
-        for block, own in self._with_own(args):
-            tree.take(_delayed(func)(block, *own))
-        fresh = [a for a in args if isinstance(a, _Parts) and not a.computed]
-        total, *kept = self._persisted([tree.total(), *(v for a in fresh for v in a.values)])
-        for parts in fresh:
-            parts.values, kept = kept[: self.n_blocks], kept[self.n_blocks :]
-            parts.computed = True
-        (value,) = computed([total], self.parts)
+        tree = TreeSum(lambda *parts: add(*parts, dask_key_name=self._name(added)))
+        for part in self._calls(func, args):
+            tree.take(part)
+        fresh = list(_fresh(args))
+        with told(self.parts):
+            (total,) = self._kept_with([tree.total()], fresh)
+            value = _result(total)
         self._release([total])
         self._count(value)
         return value
+
+    def _kept_with(self, values: list[Any], fresh: list[_Handle]) -> list[Any]:
+        """Start computing values and what is kept of them, in one graph: messages cost as much as several tasks."""
+        started = self._persisted([*values, *(v for handle in fresh for v in handle.values)])
+        values, kept = started[: len(values)], started[len(values) :]
+        for handle in fresh:
+            handle.values, kept = kept[: len(handle.values)], kept[len(handle.values) :]
+            handle.computed, handle.args = True, ()  # which would keep all there was before on the cluster
+        return values
 
     def _persisted(self, values: list[Any]) -> list[Any]:
         from dask import persist
@@ -391,7 +433,8 @@ class DaskRows(Rows):
 
     def forget(self, *handles):
         for handle in handles:
-            self._release(handle.values if isinstance(handle, _Parts) else [handle])
+            self._release(handle.values)
+            handle.forgotten, handle.values, handle.args = True, [], ()
 
     def _release(self, values: list[Any]) -> None:
         gone = set(map(id, values))
@@ -407,12 +450,61 @@ class DaskRows(Rows):
                 future.release()
 
 
-@dataclass
-class _Parts:
-    """The values of a map over blocks, which Dask computes with the first sum that needs them."""
+class _Handle:
+    """What stands for a value that was broadcast, or for those of a map: computed with the first sum that needs it.
 
-    values: list[Any]
-    computed: bool = False
+    Parameters
+    ----------
+    values : list of Delayed
+        One for all blocks, or one for each.
+    args : tuple
+        What they are made of.
+    """
+
+    def __init__(self, values: list[Any], args: tuple[Any, ...] | None = None):
+        self.values, self.args, self.mapped = values, args or (), args is not None
+        self.computed = self.forgotten = False
+
+    def of(self, block: int) -> Any:
+        """Return the value of a block."""
+        return self.values[block if self.mapped else 0]
+
+
+def _fresh(args: tuple[Any, ...], mapped: bool = True) -> Iterator[_Handle]:
+    """Yield what a sum computes on the way and keeps: its own arguments, and what was broadcast for these."""
+    for handle in args:
+        if isinstance(handle, _Handle) and not (handle.computed or handle.forgotten):
+            if mapped or not handle.mapped:
+                yield handle
+            yield from _fresh(handle.args, mapped=False)
+
+
+class _Bound:
+    """A function of a block, with those of its arguments that are no handles: Dask looks through what it is given."""
+
+    def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], lazy: list[bool]):
+        self.func, self.lazy = func, lazy
+        self.args = [None if later else a for a, later in zip(args, lazy, strict=True)]
+
+    def __call__(self, block: Block, *own: Any) -> Any:
+        """Call it with a block and what handles stand for."""
+        rest = iter(own)
+        return self.func(
+            block, *(next(rest) if later else a for a, later in zip(self.args, self.lazy, strict=True))
+        )
+
+
+def _result(value: Any) -> Any:
+    """Return what was persisted: from its future, which is one message less than computing it."""
+    from dask import compute
+
+    if "distributed" in sys.modules:
+        from distributed import futures_of
+
+        futures = futures_of(value)
+        if futures:
+            return futures[0].result()
+    return compute(value)[0]
 
 
 def _delayed(func):
@@ -432,9 +524,15 @@ def computed(values: list[Any], parts: Sequence[Any] = ()) -> tuple[Any, ...]:
     """
     from dask import compute
 
+    with told(parts), one_blas_thread():
+        return compute(*values)
+
+
+@contextmanager
+def told(parts: Sequence[Any] = ()) -> Iterator[None]:
+    """Say in one sentence what goes wrong on the cluster meanwhile; see :func:`computed`."""
     try:
-        with one_blas_thread():
-            return compute(*values)
+        yield
     except Exception as error:
         name = type(error).__name__
         if name == "KilledWorker":

@@ -33,6 +33,8 @@ class Partition(Batches):
     """What reads one partition: a table, or rows with targets and weights of their own."""
 
     word = "partition"
+    #: Columns of an array, as the collection says.
+    promised: int | None = None
 
     def chunk(self, number: int, X, y=None, s=None) -> Chunk:
         """Return the rows of a partition, checked."""
@@ -49,6 +51,11 @@ class Partition(Batches):
     def _check_columns(self, number: int, X) -> None:
         """Refuse a partition without some of the columns, by its number."""
         names = getattr(X, "columns", None)
+        if self.promised is not None and X.shape[1] != self.promised:
+            raise ValueError(
+                f"partition {number} has {X.shape[1]} columns, and the collection promises {self.promised}; make all "
+                "partitions alike."
+            )
         if names is None or self.names is None:
             return
         lacking = [
@@ -148,6 +155,8 @@ def open_partitions(
         first = (first, None)
     reader: Any = Partition([first], columns, drop).bind(own[0], own[1], features, any_kind=any_kind)
     reader.batches = ()
+    if not hasattr(X, "columns") and not isinstance(X, Mapping):
+        reader.promised = int(X.shape[1])
     return Partitions(list(zip(frames, *roles, strict=True)), reader)
 
 
@@ -261,7 +270,7 @@ class Stamp:
         several = [matrix for part in views for matrix in (getattr(part.table, "matrix", None), part.present)]
         for values in (chunk.X, chunk.y, chunk.sample_weight, *several):
             if isinstance(values, np.ndarray) and not values.dtype.hasobject:
-                total = zlib.crc32(np.ascontiguousarray(values).tobytes(), total)
+                total = zlib.crc32(np.ascontiguousarray(values).ravel().view(np.uint8).data, total)
         return cls(len(chunk), total)
 
 

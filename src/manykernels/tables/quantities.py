@@ -43,7 +43,10 @@ class Weights(NamedTuple):
 def weight_array(sample_weight: Any, n: int) -> np.ndarray:
     """Return the weights of n rows, one number for all of them included, as an array, or raise."""
     try:
-        w = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+        given = np.asarray(1.0 if sample_weight is None else sample_weight)
+        if given.dtype.kind == "c":  # NumPy would drop the imaginary part, with a warning
+            raise TypeError
+        w = given.astype(np.float64)
     except OverflowError:
         raise ValueError("sample_weight holds a number beyond the range of floats; rescale it.") from None
     except (TypeError, ValueError):

@@ -19,6 +19,7 @@ import numpy as np
 from ..._util.threads import one_blas_thread
 from ...families.view import View
 from ...predictors import feature_maps
+from ...streaming.cluster import Rows
 from ..bandwidth_learning.candidates import Candidate, Effort, Weighing, groups_of, some, weigh
 from ..bandwidth_learning.left_out import criterion_of, merged
 from .pieces import piece_of
@@ -65,7 +66,9 @@ class Option:
     plain: bool = True
 
 
-def prepare_union(sample: Sample, passes, *, n_rows: int | None, together: bool = True) -> Prepared:
+def prepare_union(
+    sample: Sample, passes, *, n_rows: int | None, together: bool = True, rows: Rows | None = None
+) -> Prepared:
     """Return kernels of a union with their weights, and C.
 
     Parameters
@@ -77,35 +80,37 @@ def prepare_union(sample: Sample, passes, *, n_rows: int | None, together: bool 
         Rows of the fit.
     together : bool
         Whether kernels with bins and kernels with dense features can be in one fit.
+    rows : Rows or None
+        Where they lie elsewhere: the small fits are made there, too.
     """
     family: Any = sample.problem.family
     options: list[Option] = []
     parts = family.families()
     for k, part in enumerate(parts):
         if hasattr(part, "statistic"):
-            found = _options(sample, family, k, part, passes(part), n_rows)
+            found = _options(sample, family, k, part, passes(part), n_rows, rows)
             options += found if len(parts) <= MANY_PARTS else [o for o in found if o.plain]
         else:
             own = [family.member_of(k, z) for z in part.members()]
             options += [Option(z, z, k) for z in own]
     with one_blas_thread():
-        return Mixing(sample, options, passes, together).best()
+        return Mixing(sample, options, passes, together).best(rows)
 
 
-def choose_ridge(sample: Sample, members: list[Any], theta: np.ndarray) -> Prepared:
+def choose_ridge(sample: Sample, members: list[Any], theta: np.ndarray, rows: Rows | None = None) -> Prepared:
     """Return the C that suits kernels of a list with some weights; the weights are left to the fit."""
     with one_blas_thread():
         mixing = Mixing(sample, [Option(z, z, 0) for z in members], lambda part: SWEEPS, True)
         own = theta[theta > 0]
-        found = mixing._tried(own, 0)[1] if len(own) else None
+        found = mixing._all_tried([(own, 0)], rows)[0][1] if len(own) else None
     C = sample.C if found is None else sample.C * C_FACTOR**found.k
     return Prepared(members, C, math.nan if found is None else found.error, "given")
 
 
-def _options(sample: Sample, family, k: int, part, sweeps: int, n_rows) -> list[Option]:
+def _options(sample: Sample, family, k: int, part, sweeps: int, n_rows, rows) -> list[Option]:
     """Return the kernels of a continuum that are weighed; the best one is tried alone, too."""
     own, part = (sample.of_view(part), part.family) if isinstance(part, View) else (sample, part)
-    found, narrower = prepare(own, part, sweeps=sweeps, n_rows=n_rows)
+    found, narrower = prepare(own, part, sweeps=sweeps, n_rows=n_rows, rows=rows)
     out = []
     for one in found:
         for multiple in MULTIPLES:
@@ -140,10 +145,15 @@ class Mixing:
         self.exact = np.array([not m.sparse and m.n_blocks is not None for m in maps], dtype=bool)
         self.trials = sample.trials(None, SWEEPS, DENSE_ROWS, None)
 
-    def best(self) -> Prepared:
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows of the trials, about."""
+        return sum(trial.Y.nbytes + getattr(trial.rows.X, "nbytes", 0) for trial in self.trials)
+
+    def best(self, rows: Rows | None = None) -> Prepared:
         """Return the mixture with the least error on rows that it has not seen."""
-        tried = [self._tried(theta, k) for theta, k in self._mixtures()]
-        tried += [self._tried(theta, k) for theta, k in self._between(tried)]
+        tried = self._all_tried(self._mixtures(), rows)
+        tried += self._all_tried(self._between(tried), rows)
         theta, found = min(tried, key=lambda pair: pair[1].error)
         used = np.flatnonzero(theta).tolist()
         members = [self.options[i].final for i in used]
@@ -221,6 +231,22 @@ class Mixing:
 
     # -- trials ----------------------------------------------------------------------------------------
 
+    def _all_tried(self, mixtures, rows: Rows | None) -> list[tuple[np.ndarray, Found]]:
+        """Return what small fits of all mixtures come to, made here or where the rows are."""
+        if rows is None or not mixtures:
+            tried = [self._tried(*mixture) for mixture in mixtures]
+        else:
+            shared = rows.broadcast(self)
+            tried = rows.each(_far_tried, mixtures, shared)
+            rows.forget(shared)
+        for theta, found in tried:
+            names = ", ".join(
+                self.family.label(self.members[i])[:24] for i in np.flatnonzero(theta)[:4].tolist()
+            )
+            C = self.sample.C * C_FACTOR**found.k
+            logger.info("kernels %s: error %.4f of the mean's, C = %.3g", names, found.error, C)
+        return tried
+
     def _tried(self, theta: np.ndarray, k: int) -> tuple[np.ndarray, Found]:
         """Return weights, and what a small fit with them comes to, at the C that suits them."""
         used = np.flatnonzero(theta)
@@ -238,13 +264,6 @@ class Mixing:
             return known[k]
 
         found = look(descend(lambda k: look(k).error, k, *C_RANGE, 1) if self.sample.problem.choose_C else 0)
-        names = ", ".join(self.family.label(self.members[i])[:24] for i in used[:4].tolist())
-        logger.info(
-            "kernels %s: error %.4f of the mean's, C = %.3g",
-            names,
-            found.error,
-            self.sample.C * C_FACTOR**found.k,
-        )
         return theta, found
 
     def _sweeps(self, used: np.ndarray) -> int:
@@ -263,6 +282,11 @@ class Mixing:
         members = [self.members[i] for i in used.tolist()]
         maps = feature_maps(self.family, members, trial.rows.X.shape[1], trial.seed, sizes)
         return [piece_of(m, int(count), trial.rows) for m, count in zip(maps, grids, strict=True)]
+
+
+def _far_tried(mixture: tuple[np.ndarray, int], mixing: Mixing) -> tuple[np.ndarray, Found]:
+    with one_blas_thread():
+        return mixing._tried(*mixture)
 
 
 def _shared(theta: np.ndarray, which: np.ndarray, total: int, fewest: int) -> np.ndarray:

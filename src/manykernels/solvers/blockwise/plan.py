@@ -15,6 +15,7 @@ from ...families.base import Enumerable
 from ...families.view import View
 from ...predictors import RandomFeature, feature_maps
 from ...problem import Problem, Result, nu_of
+from ...streaming.cluster import Rows
 from ..aligning import weigh
 from ..base import NothingAligned, generator
 from ..weights import closed_form
@@ -129,6 +130,7 @@ def lay_plan(
     known: dict[str, np.ndarray] | None = None,
     *,
     together: bool = True,
+    rows: Rows | None = None,
 ) -> Plan:
     """Learn bandwidths, weights of a union and C, or take those of a state, and lay out the features.
 
@@ -144,19 +146,23 @@ def lay_plan(
     together : bool
         Whether binning and dense features can be in one fit; one pass over batches takes either, and has no time for
         folds.
+    rows : Rows or None
+        Where they lie elsewhere: small fits are made there, too.
     """
     family: Any = first.family
     seed = int(generator(solver.random_state).integers(2**62)) if known is None else int(known["seed"][0])
     if not np.isinf(family.size()):
         members = list(family.members())
-        prepared = _listed(solver, first, members, n_rows, seed, known)
+        prepared = _listed(solver, first, members, seed, known, rows)
     else:
         bounds = {} if known is None else known
         family = _within(family, bounds) if "bounds" in bounds or "bounds0" in bounds else None
         first = replace(first, family=family or first.family.adapt(first.X, first.sample_weight))
         family = first.family
         prepared = (
-            _known(known, family) if known is not None else _prepared(solver, first, n_rows, seed, together)
+            _known(known, family)
+            if known is not None
+            else _prepared(solver, first, n_rows, seed, together, rows)
         )
         members = prepared.members
     rho_sq = first.scale.rho_sq(members, solver.p)
@@ -190,7 +196,7 @@ def expected(first: Problem, n_rows: int) -> dict[str, float]:
     return {}
 
 
-def _prepared(solver, first: Problem, n_rows, seed: int, together: bool) -> Prepared:
+def _prepared(solver, first: Problem, n_rows, seed: int, together: bool, rows: Rows | None) -> Prepared:
     """Return the kernels that a sample of the rows chooses from a continuum, or from a union with one."""
     single = not _is_union(first.family)
     sample = Sample(
@@ -201,18 +207,18 @@ def _prepared(solver, first: Problem, n_rows, seed: int, together: bool) -> Prep
         return passes(solver, first, n_rows, getattr(part, "statistic", None) == "l1")[1]
 
     if single:
-        return prepare_one(sample, sweeps=sweeps(first.family), n_rows=n_rows)
-    return prepare_union(sample, sweeps, n_rows=n_rows, together=together)
+        return prepare_one(sample, sweeps=sweeps(first.family), n_rows=n_rows, rows=rows)
+    return prepare_union(sample, sweeps, n_rows=n_rows, together=together, rows=rows)
 
 
-def _listed(solver, first: Problem, members, n_rows, seed: int, known) -> Prepared | None:
+def _listed(solver, first: Problem, members, seed: int, known, rows: Rows | None) -> Prepared | None:
     """Return the C of a list of kernels, chosen on a sample of the rows; None where it is given."""
     if known is not None:
         return Prepared(members, float(known["C"][0]), math.nan, "known")
     if not first.choose_C:
         return None
     theta = first_weights_of(first, members, first.scale.rho_sq(members, solver.p), solver.p)
-    return choose_ridge(Sample(first, seed=seed % 2**32, size=solver.bins), members, theta)
+    return choose_ridge(Sample(first, seed=seed % 2**32, size=solver.bins), members, theta, rows)
 
 
 def passes(solver, first: Problem, n_rows: int | None, single: bool) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import math
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,10 +28,11 @@ from ...families.view import View
 from ...kernels import pairwise_statistic
 from ...kernels.statistics import dense
 from ...problem import Problem
+from ...streaming.cluster import Rows as Blocks
 from ..bandwidth_learning.candidates import Effort, learn_columns
 from ..bandwidth_learning.left_out import Rows, criterion_of
 from ..bandwidth_learning.steps import NOISE, STEPS, learn_bandwidths
-from .trials import C_FACTOR, JUDGED, Found, Trial, member_of, search
+from .trials import C_FACTOR, JUDGED, FarFits, Fits, Found, Trial, member_of, search
 
 logger = logging.getLogger("manykernels")
 
@@ -129,8 +131,25 @@ class Sample:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """The trials of a sample, as `Sample.trials` makes them; can be sent to where they are made."""
+
+    sample: Sample
+    family: Any
+    sweeps: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows, about."""
+        return getattr(self.sample.problem.X, "nbytes", 0) + self.sample.problem.Y.nbytes
+
+    def __call__(self, n: int, pool) -> list[Trial]:
+        return self.sample.trials(self.family, self.sweeps, n, pool)
+
+
 def prepare(
-    sample: Sample, family, *, sweeps: int, n_rows=None, steps: int = STEPS
+    sample: Sample, family, *, sweeps: int, n_rows=None, steps: int = STEPS, rows: Blocks | None = None
 ) -> tuple[list[Found], float]:
     """Return the best bandwidths of a continuum, best first, and the factor by which they narrow on all rows.
 
@@ -144,21 +163,25 @@ def prepare(
         Rows of the fit; binning features get narrower bandwidths than the small fits' where there are more.
     steps : int
         Of the search for one bandwidth per column.
+    rows : Rows or None
+        Where they lie elsewhere: the small fits are made there, too.
     """
     with one_blas_thread():
         shapes, telling = sample.shapes(family, steps), sample.telling
         if family.ard and telling is not None and telling.any() and not telling.all():
             timeless = {f"{k} without time": np.where(telling, np.inf, v) for k, v in shapes.items()}
             shapes |= {k: v for k, v in timeless.items() if np.isfinite(v).any()}
-        return search(
-            lambda n, pool: sample.trials(family, sweeps, n, pool), shapes, sample.problem.choose_C, n_rows
-        )
+        trials = Trials(sample, family, sweeps)
+        with closing(Fits(trials) if rows is None else FarFits(trials, rows)) as fits:
+            return search(fits, shapes, sample.problem.choose_C, n_rows)
 
 
-def prepare_one(sample: Sample, *, sweeps: int, n_rows=None, steps: int = STEPS) -> Prepared:
+def prepare_one(
+    sample: Sample, *, sweeps: int, n_rows=None, steps: int = STEPS, rows: Blocks | None = None
+) -> Prepared:
     """Return the best member of a single continuum, and C."""
     family: Any = sample.problem.family
-    (found, *_), narrower = prepare(sample, family, sweeps=sweeps, n_rows=n_rows, steps=steps)
+    (found, *_), narrower = prepare(sample, family, sweeps=sweeps, n_rows=n_rows, steps=steps, rows=rows)
     member, C = member_of(family, found.bandwidths(narrower)), sample.C * C_FACTOR**found.k
     return Prepared([member], C, found.error, found.shape)
 

@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -68,20 +68,68 @@ def _targets(block: Block) -> tuple[np.ndarray, ...]:
     return np.asarray(block.s.sum()), block.s @ block.Y
 
 
-def _start(block: Block, b: np.ndarray) -> np.ndarray:
+class State(NamedTuple):
+    """What stays with the rows of a block between two rounds.
+
+    Attributes
+    ----------
+    R : (n, c) array
+        Residuals.
+    bins : (g, n) array or None
+        Bins in the grids of the group that is looked at.
+    """
+
+    R: np.ndarray
+    bins: np.ndarray | None = None
+
+
+def _start(block: Block, b: np.ndarray) -> State:
     """Return the first residuals."""
-    return (block.Y - b).astype(np.float32)
+    return State((block.Y - b).astype(np.float32))
 
 
-def _bins(block: Block, maps, group: Group) -> np.ndarray:
+def _turned(block: Block, state: State, maps, done: Group | None, step, group: Group | None) -> State:
+    """Return the rows' state after the step in one group, ready for a look at another: one task, as tasks cost."""
+    R = state.R
+    if done is not None:
+        R = R.copy()
+        if done.sparse:
+            _step_in_grids(R, state.bins, step)
+        else:
+            _step_in_features(R, block.X, maps, done, step)
+    return State(R, _bins(block.X, maps, group) if group is not None and group.sparse else None)
+
+
+def _bins(X: np.ndarray, maps, group: Group) -> np.ndarray:
     """Return the bins of all rows in the grids of a group, (g, n)."""
-    X = plain_rows(block.X)
+    X = plain_rows(X)
     return np.concatenate([maps[m].grids(a, b).bins(X) for m, a, b in group.ranges])
 
 
-def _grid_sums(block: Block, R, bins, width: int, counted: bool) -> tuple[np.ndarray, ...]:
+def _step_in_grids(R: np.ndarray, bins, step) -> None:
+    for line, own in zip(bins, step, strict=True):
+        subtract_step(line, own, R)
+
+
+def _step_in_features(R: np.ndarray, X: np.ndarray, maps, group: Group, step) -> None:
+    for rows in row_blocks(len(R), 1, TILE):
+        R[rows] -= (_features(X[rows], maps, group) @ step).astype(np.float32)
+
+
+def _summed(block: Block, state: State, maps, group: Group | None, width: int, counted: bool) -> tuple:
+    """Return Σ s‖R‖², Σ s R, and of the group looked at the sums of `_grid_sums` or `_dense_sums`."""
+    R, s = state.R, block.s
+    loss = np.asarray(s @ np.square(R, dtype=np.float64).sum(axis=1)), s @ R.astype(np.float64)
+    if group is None:
+        return loss
+    if group.sparse:
+        return *loss, *_grid_sums(R, s, state.bins, width, counted)
+    return *loss, *_dense_sums(block, R, maps, group, width, counted)
+
+
+def _grid_sums(R: np.ndarray, s: np.ndarray, bins, width: int, counted: bool) -> tuple[np.ndarray, ...]:
     """Return ZᵀSR of every grid, and the weights in its bins if they are asked for, (g, width, c) and (g, width)."""
-    s, c = block.s.astype(np.float32), R.shape[1]
+    s, c = s.astype(np.float32), R.shape[1]
     sums = np.zeros((len(bins), width, c), np.float32)
     counts = np.zeros((len(bins) if counted else 0, width), np.float32)
     for k, line in enumerate(bins):
@@ -91,22 +139,13 @@ def _grid_sums(block: Block, R, bins, width: int, counted: bool) -> tuple[np.nda
     return sums, counts
 
 
-def _grids_stepped(block: Block, R, bins, step) -> np.ndarray:
-    """Return the residuals after a step in all grids of a group."""
-    R = R.copy()
-    for line, own in zip(bins, step, strict=True):
-        subtract_step(line, own, R)
-    return R
-
-
 def _features(X: np.ndarray, maps, group: Group) -> np.ndarray:
     blocks = [maps[m].block(i).transform(X) for m, a, b in group.ranges for i in range(a, b)]
     return np.concatenate(blocks, axis=1)
 
 
-def _dense_sums(block: Block, R, maps, group: Group, counted: bool) -> tuple[np.ndarray, ...]:
+def _dense_sums(block: Block, R, maps, group: Group, width: int, counted: bool) -> tuple[np.ndarray, ...]:
     """Return ZᵀSR of a group's features, and their Gram matrix if it is asked for."""
-    width = sum(maps[m].width * (b - a) for m, a, b in group.ranges)
     sums, gram = np.zeros((width, R.shape[1])), np.zeros((width, width) if counted else (0, 0))
     for rows in row_blocks(len(block.s), 1, TILE):
         Z, s = _features(block.X[rows], maps, group).astype(np.float64), block.s[rows, None]
@@ -114,18 +153,6 @@ def _dense_sums(block: Block, R, maps, group: Group, counted: bool) -> tuple[np.
         if counted:
             gram += Z.T @ (s * Z)
     return sums, gram
-
-
-def _dense_stepped(block: Block, R, maps, group: Group, step) -> np.ndarray:
-    """Return the residuals after a step in a group's features."""
-    R = R.copy()
-    for rows in row_blocks(len(block.s), 1, TILE):
-        R[rows] -= (_features(block.X[rows], maps, group) @ step).astype(np.float32)
-    return R
-
-
-def _loss(block: Block, R) -> np.ndarray:
-    return np.asarray(block.s @ np.square(R, dtype=np.float64).sum(axis=1))
 
 
 # -- the rounds ----------------------------------------------------------------------------------------------
@@ -163,34 +190,50 @@ class Rounds:
         self.weight, targets = rows.sum(_targets)
         self.targets = np.asarray(targets, dtype=float)
         self.b = self.targets / (float(self.weight) + 1.0 / plan.C)
-        self.R = rows.map(_start, self.b)
-        #: What no round needs once the next one is done.
-        self._old: list[Any] = []
+        self.state = rows.map(_start, self.b)
+        #: The group whose step the rows have not taken yet, with the step.
+        self._pending: tuple[Group | None, Any] = None, None
+        #: Σ s‖R‖² and Σ s R at the last look, and the sums of the group looked at.
+        self.loss, self.plain = 0.0, np.zeros(n_outputs)
+        self.sums: np.ndarray = np.zeros(0)
 
-    def visit(self, number: int, lams: np.ndarray) -> None:
-        """Descend over the blocks of a group: a round."""
+    def look(self, number: int | None) -> None:
+        """Let the rows take the last step, and sum up for a group, or for the loss alone: a round."""
+        group = None if number is None else self.groups[number]
+        before, (done, step) = self.state, self._pending
+        self.state = self.rows.map(_turned, before, self.shared, done, step, group)
+        self._pending = None, None
+        new, width = self._is_new(number), 0
+        if group is not None:
+            width = sum(len(self.W[k]) for k in group.units[: 1 if group.sparse else None])
+        loss, plain, *found = self.rows.sum(_summed, self.state, self.shared, group, width, new)
+        self.loss, self.plain = float(loss), np.asarray(plain, dtype=float)
+        self.rows.forget(before, *([] if done is None else [step]))
+        if group is None:
+            return
+        self.sums = found[0]
+        if new and group.sparse:
+            self.counts |= dict(zip(group.units, found[1], strict=True))
+        elif new and number is not None:
+            self.grams[number] = found[1]
+
+    def _is_new(self, number: int | None) -> bool:
+        """Whether the weights in the bins of a group, or its Gram matrix, are not known yet."""
+        if number is None:
+            return False
         group = self.groups[number]
-        before, old = self.R, self._old
-        if group.sparse:
-            bins = self.rows.map(_bins, self.shared, group)
-            step = self.rows.broadcast(self._grid_step(group, bins, lams))
-            self.R = self.rows.map(_grids_stepped, before, bins, step)
-            self._old = [before, bins, step]
-        else:
-            step = self.rows.broadcast(self._dense_step(number, group, lams))
-            self.R = self.rows.map(_dense_stepped, before, self.shared, group, step)
-            self._old = [before, step]
-        self.rows.forget(*old)
+        return group.units[0] not in self.counts if group.sparse else number not in self.grams
 
-    def _grid_step(self, group: Group, bins, lams) -> np.ndarray:
-        new = [k for k in group.units if k not in self.counts]
-        width = len(self.W[group.units[0]])
-        sums, counts = self.rows.sum(_grid_sums, self.R, bins, width, bool(new))
-        if new:
-            self.counts |= dict(zip(group.units, counts, strict=True))
+    def step(self, number: int, lams: np.ndarray) -> None:
+        """Descend over the blocks of the group looked at last; the rows take the step with the next look."""
+        group = self.groups[number]
+        step = self._grid_step(group, lams) if group.sparse else self._dense_step(number, group, lams)
+        self._pending = group, self.rows.broadcast(step)
+
+    def _grid_step(self, group: Group, lams) -> np.ndarray:
         g = len(group.units)
-        step = np.zeros_like(sums)
-        for own, k, total in zip(step, group.units, sums, strict=True):
+        step: np.ndarray = np.zeros_like(self.sums)
+        for own, k, total in zip(step, group.units, self.sums, strict=True):
             weight, lam = self.counts[k][:, None], lams[k]
             if np.isinf(lam):
                 own[...] = -self.W[k]
@@ -200,10 +243,6 @@ class Rounds:
         return step
 
     def _dense_step(self, number: int, group: Group, lams) -> np.ndarray:
-        new = number not in self.grams
-        sums, gram = self.rows.sum(_dense_sums, self.R, self.shared, group, new)
-        if new:
-            self.grams[number] = gram
         W = np.concatenate([self.W[k] for k in group.units])
         lam = np.concatenate([np.full(len(self.W[k]), lams[k]) for k in group.units])
         kept = np.flatnonzero(np.isfinite(lam))
@@ -213,7 +252,7 @@ class Rounds:
             # Features in units of their λ have λ = 1 each.
             root = np.sqrt(lam[kept])
             factor = ridge_factor(H / root / root[:, None], 1.0)
-            inner = (sums[kept] - lam[kept, None] * W[kept]) / root[:, None]
+            inner = (self.sums[kept] - lam[kept, None] * W[kept]) / root[:, None]
             step[kept] = cho_solve((factor, True), inner, check_finite=False) / root[:, None]
         first = 0
         for k in group.units:
@@ -229,34 +268,32 @@ class Rounds:
         return np.sqrt(self.plan.rho_sq * self.plan.blocks * squares)
 
     def objective(self, p: float) -> float:
-        """Return P at the coefficients: a round."""
+        """Return P at the coefficients, as of the last look."""
         n, C = self.rows.n_rows, self.plan.C
         penalty = norm(self.norms(), p) ** 2 + float(self.b @ self.b)
-        return float(self.rows.sum(_loss, self.R)) / (2 * n) + penalty / (2 * C * n)
+        return self.loss / (2 * n) + penalty / (2 * C * n)
 
     def gap(self, p: float) -> float:
         """Return P - D of the feature problem; see ``SweepRun._gap``. A round for every group."""
         plan, n, C = self.plan, self.rows.n_rows, self.plan.C
         g, inner = np.zeros(len(plan.members)), 0.0
-        for group in self.groups:
-            for k, sums in zip(group.units, self._sums(group), strict=True):
+        for number, group in enumerate(self.groups):
+            self.look(number)
+            for k, sums in zip(group.units, self._by_unit(group), strict=True):
                 i = self.units[k].member
                 inner += float(np.vdot(self.W[k].astype(float), sums))
                 if plan.rho_sq[i] > 0:
                     g[i] += C**2 * float(np.vdot(sums, sums)) / (plan.blocks[i] * plan.rho_sq[i])
-        ones = np.asarray(self.rows.sum(_plain, self.R), dtype=float)
-        inner += float(self.b @ ones)
-        dual_norm = norm(g, conjugate_exponent(nu_of(p))) + C**2 * float(ones @ ones)
+        inner += float(self.b @ self.plain)
+        dual_norm = norm(g, conjugate_exponent(nu_of(p))) + C**2 * float(self.plain @ self.plain)
         penalty = norm(self.norms(), p) ** 2 + float(self.b @ self.b)
         return max(0.0, -inner / n + (penalty + dual_norm) / (2 * C * n))
 
-    def _sums(self, group: Group) -> Sequence[np.ndarray]:
-        if not group.sparse:
-            sums, _ = self.rows.sum(_dense_sums, self.R, self.shared, group, False)
-            return np.split(sums, np.cumsum([len(self.W[k]) for k in group.units])[:-1])
-        bins = self.rows.map(_bins, self.shared, group)
-        width = len(self.W[group.units[0]])
-        return list(self.rows.sum(_grid_sums, self.R, bins, width, False)[0].astype(float))
+    def _by_unit(self, group: Group) -> Sequence[np.ndarray]:
+        """Return the sums of the group looked at, unit by unit."""
+        if group.sparse:
+            return list(self.sums.astype(float))
+        return np.split(self.sums, np.cumsum([len(self.W[k]) for k in group.units])[:-1])
 
     def result(self, theta: np.ndarray, **fields) -> Result:
         """Return the model, with coefficients for the bins that rows have met."""
@@ -279,10 +316,6 @@ class Rounds:
         W = np.concatenate([part.astype(np.float32) if sparse else part for part in parts])
         tables = (slots, seen) if sparse else (None, None)
         return self.plan.result(W, self.b, theta, self.norms(), *tables, **fields)
-
-
-def _plain(block: Block, R) -> np.ndarray:
-    return block.s @ R.astype(np.float64)
 
 
 def groups(units: list[Unit], maps, sweeps: int, n_outputs: int) -> Iterator[Group]:
@@ -342,13 +375,17 @@ def solve_in_rounds(
 ) -> Result:
     """Lay a plan by the sample, go over all blocks in rounds, and judge the model by the rows held out."""
     log = Log(on_iteration, time.perf_counter())
-    plan = lay_plan(solver, first, rows.n_rows)
+    plan = lay_plan(solver, first, rows.n_rows, rows=rows)
     rounds = Rounds(rows, plan, first.n_outputs)
     theta, objective = first_weights(plan, first, solver.p), math.nan
+    last = len(rounds.groups) - 1
+    rounds.look(0 if last >= 0 else None)
     for sweep in range(plan.sweeps):
         lams = plan.lams(rounds.units, theta)
-        for number in range(len(rounds.groups)):
-            rounds.visit(number, lams)
+        for number in range(last + 1):
+            rounds.step(number, lams)
+            # The look for the next step tells the loss after this one.
+            rounds.look(number + 1 if number < last else 0 if sweep + 1 < plan.sweeps else None)
         norms = rounds.norms()
         if sweep + 1 < plan.sweeps:
             theta = best_weights(plan, norms, solver.p)

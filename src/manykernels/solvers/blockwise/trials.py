@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..._util.arrays import widened
-from ..._util.threads import map_in_threads, n_threads
+from ..._util.threads import map_in_threads, n_threads, one_blas_thread
+from ...streaming.cluster import Rows
 from ._grids import shared_among
 from .pieces import TrialRows, piece_of
 
@@ -85,9 +87,67 @@ class Found:
         return one * BANDWIDTH_FACTOR**self.power * narrower
 
 
-def search(
-    trials: Callable[..., list[Trial]], shapes: dict[str, np.ndarray], choose_C: bool, n_rows
-) -> tuple[list[Found], float]:
+class Fits:
+    """Where small fits are made: in this process, on its threads.
+
+    Parameters
+    ----------
+    trials : callable
+        Returns a :class:`Trial` of every fold on so many rows, given a number and a pool of threads or None.
+    """
+
+    def __init__(self, trials: Callable[..., list[Trial]]):
+        self._trials = trials
+        self._known: dict[int, list[Trial]] = {}
+        self._pool = ThreadPoolExecutor(n_threads())
+
+    def trials(self, n_rows: int) -> list[Trial]:
+        """Return the trials on at most so many rows."""
+        if n_rows not in self._known:
+            self._known[n_rows] = self._trials(n_rows, self._pool)
+        return self._known[n_rows]
+
+    def each(self, look: Callable[..., Found], tasks: Sequence[Any], n_rows: int, alone: bool) -> list[Found]:
+        """Return ``look(trials, task)`` of every task: each alone on a thread, or one after the other on all."""
+        trials = self.trials(n_rows)
+        if not alone:
+            return [look(trials, task) for task in tasks]
+        trials = [trial.alone() for trial in trials]
+        return map_in_threads(lambda task: look(trials, task), tasks)
+
+    def close(self) -> None:
+        """Give the threads back."""
+        self._pool.shutdown()
+
+
+class FarFits(Fits):
+    """Small fits next to rows that lie elsewhere, every one a task of its own.
+
+    Parameters
+    ----------
+    trials : callable
+        As in :class:`Fits`; it can be sent.
+    rows : Rows
+    """
+
+    def __init__(self, trials: Callable[..., list[Trial]], rows: Rows):
+        super().__init__(trials)
+        self.rows, self.shared = rows, rows.broadcast(trials)
+
+    def each(self, look, tasks, n_rows, alone):
+        return self.rows.each(_far_look, tasks, self.shared, look, n_rows)
+
+    def close(self):
+        super().close()
+        self.rows.forget(self.shared)
+
+
+def _far_look(task, trials: Callable[..., list[Trial]], look: Callable[..., Found], n_rows: int) -> Found:
+    with one_blas_thread():
+        return look(trials(n_rows, None), task)
+
+
+def search(fits: Fits, shapes: dict[str, np.ndarray], choose_C: bool, n_rows) -> tuple[list[Found], float]:
     """Return where shapes were found, best first: every one on few rows, then the best ones on many, from there.
 
     With them the factor by which bandwidths are to be narrower on all rows.
@@ -96,8 +156,7 @@ def search(
 
     Parameters
     ----------
-    trials : callable
-        Returns a :class:`Trial` of every fold on so many rows, given a number and a pool of threads or None.
+    fits : Fits
     shapes : dict of (f, d) arrays
         Bandwidths of every fold.
     choose_C : bool
@@ -105,18 +164,20 @@ def search(
     n_rows : int or None
         Rows of the fit to come.
     """
-    few = trials(ROUGH_ROWS, None)[:1]  # of folds the first, to see where to begin
     begin = FIRST_BANDWIDTH, FIRST_C
-    roughly = [(shape, sigma[:1]) for shape, sigma in shapes.items()]
-    tried = map_in_threads(lambda item: _descend_from(few, *item, *begin, 2, choose_C), roughly)
+    roughly = partial(_descended, stride=2, choose_C=choose_C)
+    # Of folds the first, to see where to begin.
+    tasks = [(shape, sigma[:1], *begin) for shape, sigma in shapes.items()]
+    tried = _said(fits.each(roughly, tasks, ROUGH_ROWS, True), fits, ROUGH_ROWS)
     best = min(tried, key=lambda found: found.error)
-    with ThreadPoolExecutor(n_threads()) as pool:
-        many = trials(TRIAL_ROWS, pool)
-        going = [found for found in tried if found is best or not best.clearly_better(found)]
-        tried = [_descend_from(many, f.shape, shapes[f.shape], f.power, f.k, 1, choose_C) for f in going]
-        best = min(tried, key=lambda found: found.error)
-        fine = _fine(many, shapes, choose_C) if best.error > LITTLE else None
-        tried += [] if fine is None else [fine]
+    going = [found for found in tried if found is best or not best.clearly_better(found)]
+    closely = partial(_descended, stride=1, choose_C=choose_C)
+    tasks = [(f.shape, shapes[f.shape], f.power, f.k) for f in going]
+    tried = _said(fits.each(closely, tasks, TRIAL_ROWS, False), fits, TRIAL_ROWS)
+    best = min(tried, key=lambda found: found.error)
+    fine = _fine(fits, shapes, choose_C) if best.error > LITTLE else None
+    tried += [] if fine is None else _said([fine], fits, TRIAL_ROWS)
+    many = fits.trials(TRIAL_ROWS)
     rows = max(trial.n_rows for trial in many)
     more = n_rows is not None and n_rows > rows and many[0].sparse
     return sorted(tried, key=lambda found: found.error), (rows / n_rows) ** NARROWING if more else 1.0
@@ -137,10 +198,12 @@ def _errors(trials: list[Trial], sigma: np.ndarray) -> Callable[[int], np.ndarra
     return lambda k: np.concatenate([errors_at(k) for errors_at in folds]) / len(folds)
 
 
-def _descend_from(
-    trials: list[Trial], shape, sigma, power: int, k: int, stride: int, choose_C: bool
+def _descended(
+    trials: list[Trial], task: tuple[str, np.ndarray, int, int], stride: int, choose_C: bool
 ) -> Found:
-    """Return the best multiples of bandwidths and C near a start."""
+    """Return the best multiples of bandwidths and C near a start: a shape, its bandwidths, and two powers."""
+    shape, sigma, power, k = task
+    trials = trials[: len(sigma)]
     last = [k]
 
     @_remembered
@@ -150,41 +213,46 @@ def _descend_from(
         last[0] = descend(lambda k: value(k).error, last[0], *C_RANGE, stride) if choose_C else 0
         return value(last[0])
 
-    found = look(descend(lambda power: look(power).error, power, *BANDWIDTH_RANGE, stride))
-    _say(trials, found)
-    return found
+    return look(descend(lambda power: look(power).error, power, *BANDWIDTH_RANGE, stride))
 
 
-def _fine(many: list[Trial], shapes: dict[str, np.ndarray], choose_C: bool) -> Found | None:
+def _fine(fits: Fits, shapes: dict[str, np.ndarray], choose_C: bool) -> Found | None:
     """Return narrow bandwidths on the columns that matter; None where it is not worth a try."""
+    many = fits.trials(TRIAL_ROWS)
     shape = "equal without time" if "equal without time" in shapes else "equal"
     sigma = shapes.get(shape, np.zeros((1, 0)))
     count = int(np.isfinite(sigma[0]).sum())
     enough = min(len(trial.Y) for trial in many) >= FEWEST_FINE_ROWS
     if not many[0].sparse or not 2 <= count <= MOST_FINE_COLUMNS or not enough:
         return None
-    alone = [trial.alone() for trial in many]  # columns are tried side by side, each on a thread
-
-    def look(sigma):
-        errors_at = _errors(alone, sigma * BANDWIDTH_FACTOR**FINE_BANDWIDTH)
-        powers, name = FINE_C if choose_C else (0,), f"fine, {shape}"
-        tried = [Found(name, sigma, FINE_BANDWIDTH, k, errors_at(k)) for k in powers]
-        return min(tried, key=lambda found: found.error)
-
-    now = look(sigma)
+    look = partial(_fine_look, shape=f"fine, {shape}", powers=FINE_C if choose_C else (0,))
+    (now,) = fits.each(look, [sigma], TRIAL_ROWS, True)
     while np.isfinite(now.sigma[0]).sum() > 1:
         columns = np.flatnonzero(np.isfinite(now.sigma[0]))
         without = [np.where(np.arange(sigma.shape[1]) == j, np.inf, now.sigma) for j in columns]
-        best = min(map_in_threads(look, without), key=lambda found: found.error)
+        # Columns are tried side by side.
+        best = min(fits.each(look, without, TRIAL_ROWS, True), key=lambda found: found.error)
         if not best.clearly_better(now):
             break
         now = best
-    return _descend_from(many, now.shape, now.sigma, now.power, now.k, 1, choose_C)
+    closely = partial(_descended, stride=1, choose_C=choose_C)
+    return fits.each(closely, [(now.shape, now.sigma, now.power, now.k)], TRIAL_ROWS, False)[0]
 
 
-def _say(trials: list[Trial], found: Found) -> None:
-    known = found.shape, found.error, trials[0].C * C_FACTOR**found.k, sum(len(trial.Y) for trial in trials)
-    logger.info("bandwidths %s: error %.4f of the mean's, C = %.3g, on %d rows", *known)
+def _fine_look(trials: list[Trial], sigma: np.ndarray, shape: str, powers: Sequence[int]) -> Found:
+    """Return the best C for narrow bandwidths on some columns."""
+    errors_at = _errors(trials, sigma * BANDWIDTH_FACTOR**FINE_BANDWIDTH)
+    tried = [Found(shape, sigma, FINE_BANDWIDTH, k, errors_at(k)) for k in powers]
+    return min(tried, key=lambda found: found.error)
+
+
+def _said(tried: list[Found], fits: Fits, n_rows: int) -> list[Found]:
+    """Return what was found, after a word on each."""
+    for found in tried:
+        trials = fits.trials(n_rows)[: len(found.sigma)]
+        known = found.shape, found.error, trials[0].C * C_FACTOR**found.k, sum(len(t.Y) for t in trials)
+        logger.info("bandwidths %s: error %.4f of the mean's, C = %.3g, on %d rows", *known)
+    return tried
 
 
 class Trial:
