@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import linprog
 from tests.contracts.cases import BATCH_KERNELS, OUTPUTS, from_list, monomial, problem, rows
 
 from manykernels import MKLRegressor
@@ -12,6 +13,7 @@ from manykernels.families import Finite, Products
 from manykernels.families.products.monomials import multisets
 from manykernels.predictors import Dual, Primal
 from manykernels.solvers import SILP, LpNorm, SimpleMKL, Single, Uniform
+from manykernels.solvers.silp import FEW, Master
 
 
 @pytest.mark.parametrize("outputs", OUTPUTS, ids=str)
@@ -20,6 +22,29 @@ def test_the_sparse_solvers_agree(outputs):
     one, other = SimpleMKL(tol=1e-7).solve(pb), SILP(tol=1e-5).solve(pb)
     assert one.objective == pytest.approx(other.objective, rel=1.1e-5)
     assert one.objective - one.gap <= other.objective * (1 + 1e-9)  # a bound of one holds for the other
+
+
+def test_the_master_program_of_cutting_planes_is_solved_over_all_kernels():
+    # Over few columns that are priced in, and in one piece, by the same library at a tolerance of 1e-10.
+    rng = np.random.default_rng(0)
+    m, alive = 2 * FEW, np.ones(2 * FEW, dtype=bool)
+    alive[:10] = False
+    slopes, offsets = rng.standard_normal((40, m)), rng.standard_normal(40)
+    master = Master(alive)
+    for slope, offset in zip(slopes, offsets, strict=True):
+        master.cut(slope, offset)
+    theta = master.solve()
+    whole = linprog(
+        np.r_[np.zeros(m), 1.0],
+        A_ub=np.column_stack([slopes, -np.ones(40)]),
+        b_ub=-offsets,
+        A_eq=np.r_[np.ones(m), 0.0][None, :],
+        b_eq=[1.0],
+        bounds=[(0, 1 if ok else 0) for ok in alive] + [(None, None)],
+    )
+    assert (slopes @ theta + offsets).max() == pytest.approx(whole.fun, abs=1e-7)
+    assert theta.min() >= 0 and theta.sum() == pytest.approx(1) and not theta[:10].any()
+    assert master.held.sum() < m
 
 
 @pytest.mark.parametrize("outputs", OUTPUTS, ids=str)

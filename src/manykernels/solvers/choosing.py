@@ -314,7 +314,9 @@ def _of_machines(problem: Problem, combination: Combination) -> Found:
         return Found([])
 
     def run(part: Problem, last: Result | None) -> Result:
-        return machine_on(part, combination, Log(None, 0.0), None if last is None else last.dual_coef)
+        return machine_on(
+            part, combination, Log(None, time.perf_counter()), None if last is None else last.dual_coef
+        )
 
     def trial(C: float) -> Trial:
         return cut.trial(C, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import Any
 
@@ -167,7 +168,9 @@ def left_out_at(problem: Problem, combination: Combination, A: np.ndarray | None
         part, rows = problem.apart(train, test)
         start = None if A is None else A[train]
         if len(combination.members):
-            scores[test] = machine_on(part, combination, Log(None, 0.0), start).predictor.scores(rows)
+            scores[test] = machine_on(
+                part, combination, Log(None, time.perf_counter()), start
+            ).predictor.scores(rows)
         else:
             scores[test] = _constant(part)
     return scores

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .base import BatchSolver
@@ -11,6 +13,14 @@ from .weights import simplex_start
 INWARD = 0.5
 #: Weights that differ by less are the same.
 SAME = 1e-13
+#: The linear program is solved over all kernels at once where they are no more than this.
+FEW = 256
+#: Kernels that come in at once.
+ENTERING = 32
+#: Solutions in a row that a cut may be slack in before it is forgotten.
+IDLE = 30
+#: Tolerances of the linear program, and the price below which a kernel comes in, in the unit of the cuts.
+TOLERANCE, PRICE = 1e-10, 1e-9
 
 
 class SILP(BatchSolver):
@@ -23,7 +33,7 @@ class SILP(BatchSolver):
     cut. With the max-hinge loss this is multiclass MKL with weights shared by all classes (MC-MKL).
 
     Every evaluation costs two passes over the kernels, O(m n²), one warm-started machine and one linear
-    program of m variables.
+    program, of m variables up to 256 kernels and of the few hundred that matter beyond.
 
     Parameters
     ----------
@@ -46,7 +56,7 @@ class SILP(BatchSolver):
     p = 1.0
     patience = 120  # cuts may come in between for dozens of iterations before the bounds move
 
-    def __init__(self, tol=1e-3, max_iter=1000):
+    def __init__(self, tol=1e-3, max_iter=300):
         self.tol = tol
         self.max_iter = max_iter
 
@@ -54,12 +64,11 @@ class SILP(BatchSolver):
         """Yield every evaluated iterate."""
         best = current = work.evaluate(simplex_start(work, init))
         yield current
-        slopes, offsets = [], []
-        share = INWARD
+        master, share = Master(work.alive), INWARD
         while True:
-            slopes.append(-(work.lam / 2) * current.g)
-            offsets.append(current.value - slopes[-1] @ current.theta)
-            corner = solve_master(np.array(slopes), np.array(offsets), work.alive)
+            slope = -(work.lam / 2) * current.g
+            master.cut(slope, current.value - slope @ current.theta)
+            corner = master.solve()
             theta = share * corner + (1 - share) * best.theta
             theta[theta < 1e-6] = 0.0  # else a kernel that the master dropped would linger
             theta /= theta.sum()
@@ -73,27 +82,73 @@ class SILP(BatchSolver):
                 share = max(share / 2, 0.05)
 
 
-def solve_master(slopes, offsets, alive):
-    """Return the minimiser over the simplex of max_k (offsets_k + <slopes_k, θ>)."""
-    from scipy.optimize import linprog
+class Master:
+    """The linear program: the minimiser over the simplex of the largest cut, max_k (offsets_k + <slopes_k, θ>).
 
-    k, m = slopes.shape
-    # HiGHS has absolute tolerances. On the simplex a cut is the mean of its values at the corners; measured
-    # from the best corner and each in a unit of its own, steep old cuts do not blur the flat ones that count.
-    corners = slopes + offsets[:, None]
-    corners = corners - corners[:, alive].max(axis=0).min()
-    units = np.maximum(np.abs(corners[:, alive]).max(axis=1), np.finfo(float).tiny)
-    answer = linprog(
-        np.r_[np.zeros(m), 1.0],
-        A_ub=np.column_stack([corners / units[:, None], -units.min() / units]),
-        b_ub=np.zeros(k),
-        A_eq=np.r_[np.ones(m), 0.0][None, :],
-        b_eq=[1.0],
-        bounds=[(0.0, None if ok else 0.0) for ok in alive] + [(None, None)],
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
-    if answer.x is None:
-        raise RuntimeError(f"the linear program of SILP failed: {answer.message}")
-    theta = np.maximum(answer.x[:m], 0.0)
-    return theta / theta.sum()
+    Of many kernels few have weight. The program is solved over some of them, and those that its multipliers price
+    below zero come in, until there are none: the solution over all, at the cost of one over few hundred.
+
+    Parameters
+    ----------
+    alive : array of bool, shape (m,)
+        Kernels that may have weight.
+    """
+
+    def __init__(self, alive: np.ndarray):
+        self.alive = alive
+        self.slopes: list[np.ndarray] = []
+        self.offsets: list[float] = []
+        self.idle: list[int] = []
+        self.held = alive.copy() if alive.sum() <= FEW else np.zeros(len(alive), dtype=bool)
+
+    def cut(self, slope: np.ndarray, offset: float) -> None:
+        """Add a cut."""
+        self.slopes.append(slope)
+        self.offsets.append(offset)
+        self.idle.append(0)
+        self.held[np.argmin(np.where(self.alive, slope, np.inf))] = True
+
+    def solve(self) -> np.ndarray:
+        """Return θ."""
+        # HiGHS has absolute tolerances. On the simplex a cut is the mean of its values at the corners; measured
+        # from the best corner and each in a unit of its own, steep old cuts do not blur the flat ones that count.
+        corners = np.array(self.slopes) + np.array(self.offsets)[:, None]
+        corners -= corners[:, self.alive].max(axis=0).min()
+        units = np.maximum(np.abs(corners[:, self.alive]).max(axis=1), np.finfo(float).tiny)
+        corners /= units[:, None]
+        while True:
+            answer = self._solve_held(corners[:, self.held], -units.min() / units)
+            prices = -answer.ineqlin.marginals @ corners - answer.eqlin.marginals[0]
+            wanted = np.flatnonzero(self.alive & ~self.held & (prices < -PRICE))
+            if not len(wanted):
+                self._drop(answer.ineqlin.marginals)
+                theta = np.zeros(len(self.alive))
+                theta[self.held] = np.maximum(answer.x[:-1], 0.0)
+                return theta / theta.sum()
+            self.held[wanted[np.argsort(prices[wanted])[:ENTERING]]] = True
+
+    def _drop(self, multipliers: np.ndarray) -> None:
+        """Forget cuts that have long borne nothing; one that is missed comes again."""
+        self.idle = [0 if y else age + 1 for y, age in zip(multipliers, self.idle, strict=True)]
+        kept = [k for k, age in enumerate(self.idle) if age <= IDLE]
+        self.slopes, self.offsets = [self.slopes[k] for k in kept], [self.offsets[k] for k in kept]
+        self.idle = [self.idle[k] for k in kept]
+
+    @staticmethod
+    def _solve_held(corners: np.ndarray, last: np.ndarray) -> Any:
+        from scipy.optimize import linprog
+
+        k, m = corners.shape
+        answer = linprog(
+            np.r_[np.zeros(m), 1.0],
+            A_ub=np.column_stack([corners, last]),
+            b_ub=np.zeros(k),
+            A_eq=np.r_[np.ones(m), 0.0][None, :],
+            b_eq=[1.0],
+            bounds=[(0.0, None)] * m + [(None, None)],
+            method="highs",
+            options={"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE},
+        )
+        if answer.x is None:
+            raise RuntimeError(f"the linear program of SILP failed: {answer.message}")
+        return answer
