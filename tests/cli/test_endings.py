@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow")
 testing = pytest.importorskip("typer.testing")
 
 from manykernels import MKLRegressor, cli  # noqa: E402
+from manykernels.cli.commands import interrupt  # noqa: E402
 from manykernels.estimators import AlignedKernel  # noqa: E402
 from manykernels.kernels import RBF, Linear  # noqa: E402
 from manykernels.persistence import save  # noqa: E402
@@ -94,6 +95,21 @@ def test_an_interrupt_leaves_no_traceback_at_any_moment(data):
         process.send_signal(signal.SIGINT)
         told = process.communicate(timeout=100)[1]
         assert "Traceback" not in told and process.returncode in (0, 130, -signal.SIGINT), told
+
+
+def test_an_interrupt_while_compiled_code_is_loaded_is_not_lost():
+    # Exceptions in what C calls back are printed and forgotten, so it waits until the callback has returned.
+    returned = []
+    inside = {"__name__": "llvmlite.binding.executionengine", "signal": signal, "returned": returned}
+    exec("def callback():\n    signal.raise_signal(signal.SIGINT)\n    returned.append(True)", inside)
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        inside["callback"]()
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(5)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert returned
 
 
 @pytest.mark.parametrize("place", ["/proc/m.mk", "m" * 250, "loop", "no/m.mk", "."])

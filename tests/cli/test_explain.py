@@ -120,3 +120,34 @@ def test_what_makes_no_sense_is_a_sentence(place):
         folder / "x.mk",
         code=2,
     )
+
+
+def test_products_take_text_and_dates_and_are_explained(tmp_path):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(5, 2, (2, 60))
+    words = np.array(["low", "high"])[(b > 5).astype(int)]
+    csv.write_csv(pa.table({"a": a, "b": b, "word": words, "y": a * b}), tmp_path / "d.csv")
+    model = tmp_path / "m.mk"
+    run("fit", tmp_path / "d.csv", "-t", "y", "--kernels", "products", "-o", model)
+    assert load(model).columns_.kinds == ("number", "number", "category")
+    told = json.loads(run("explain", model, tmp_path / "d.csv", "--json"))
+    assert [c["name"] for c in told["components"]] == ["b", "a", "a × b"]
+    run("predict", model, tmp_path / "d.csv", "-o", tmp_path / "p.csv")
+
+
+def test_products_keep_their_units_where_they_are_told_to(tmp_path):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(5, 2, (2, 60))
+    csv.write_csv(pa.table({"a": a, "b": b, "y": a * b}), tmp_path / "d.csv")
+    run(
+        "fit",
+        tmp_path / "d.csv",
+        "-t",
+        "y",
+        "--kernels",
+        "products",
+        "--no-standardize",
+        "-o",
+        tmp_path / "m.mk",
+    )
+    assert getattr(load(tmp_path / "m.mk"), "columns_", None) is None

@@ -121,7 +121,7 @@ OPTIONS = {
     "groups": (["--groups", "subject"], "There is no column 'subject' (--groups)"),
     "sep": (["--sep", "::"], "--sep is '::'; it must be one letter"),
     "same": (["--sep", ",", "--decimal", ","], "sep and decimal are both ','; they must differ."),
-    "encoding": (["--encoding", "utf-5"], "--encoding is 'utf-5', which Python does not know"),
+    "encoding": (["--encoding", "utf-5"], "--encoding is 'utf-5', which is no encoding of text"),
     "memory": (["--memory", "lots"], "--memory is 'lots'; pass a number of bytes"),
 }
 

@@ -545,3 +545,13 @@ def test_parameters_out_of_range_are_named_with_their_owner(make):
     X = np.random.default_rng(0).normal(size=(20, 2))
     with pytest.raises(ValueError, match=r"^\w+ of \w+ is .*; use .*\.$"):
         make().fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("kernels", ["auto", "linear"])
+def test_weights_that_are_no_numbers_are_refused(kernels):
+    pd = pytest.importorskip("pandas")
+    for bad in (1j * np.ones(30), 1j, pd.NA, [pd.NA] * 30, "x", ["x"] * 30):
+        says(
+            "sample_weight is .*; use one weight for each of the 30 rows",
+            lambda bad=bad: MKLClassifier(kernels).fit(X, y, sample_weight=bad),
+        )

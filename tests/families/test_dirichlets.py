@@ -121,3 +121,12 @@ def test_mirror_descent_runs_on_frequencies():
     model = MKLRegressor(Dirichlets((0, 8)), solver=MirrorDescent(max_iter=20, random_state=0), C=10.0)
     model.fit(x, np.sin(3 * x[:, 0]))
     assert model.gap_kind_ == "none" and np.isfinite(model.predict(x)).all()
+
+
+def test_more_frequencies_than_can_be_searched_are_refused():
+    X = column()
+    X[0] = 1e12  # one value far out makes all frequencies tell
+    with pytest.raises(
+        ValueError, match=r"frequencies up to 20, and the column ranges over 1e\+12.*lower bounds"
+    ):
+        MKLRegressor(Dirichlets((0, 20)), solver="greedy").fit(X, np.sin(X[:, 0]))

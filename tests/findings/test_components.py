@@ -224,3 +224,19 @@ def test_sobol_shares_add_up_components(case):
         assert found.total[k] == pytest.approx(
             sum(v for S, v in variances.items() if g in S) / total, abs=1e-10
         )
+
+
+@pytest.mark.parametrize(
+    "kernels", ["auto", {"one": RBF(1.0), "two": RBF(1.0)}], ids=["learned", "as they are"]
+)
+def test_a_view_of_one_column_has_a_curve(kernels):
+    rng = np.random.default_rng(0)
+    X = {"one": rng.normal(5, 3, (50, 1)), "two": rng.normal(size=(50, 2))}
+    y = np.sin(X["one"][:, 0]) + X["two"][:, 0]
+    model = MKLRegressor(kernels, C=100.0).fit(X, y)
+    parts = components(model, X)
+    effect = parts.effect("one")
+    values = np.interp(X["one"][:, 0], effect.grid[0], effect.values)
+    inside = np.abs(X["one"][:, 0] - 5) < 5
+    # The curve at the rows is the component there, up to 101 points joined by lines.
+    assert np.corrcoef(values[inside], parts.values[inside, parts.names.index("one")])[0, 1] > 0.999

@@ -104,7 +104,8 @@ def test_what_is_no_text_is_refused(tmp_path):
         ({"sep": ";;"}, r"sep is ';;'; it must be one letter"),
         ({"decimal": "'"}, r"decimal is \"'\"; it must be '\.' or ','\."),
         ({"sep": ",", "decimal": ","}, r"sep and decimal are both ','; they must differ\."),
-        ({"encoding": "klingon"}, r"encoding is 'klingon', which Python does not know"),
+        ({"encoding": "klingon"}, r"encoding is 'klingon', which is no encoding of text"),
+        ({"encoding": "rot13"}, r"encoding is 'rot13', which is no encoding of text"),
     ],
 )
 def test_impossible_dialects_are_refused(tmp_path, options, said):
@@ -210,3 +211,14 @@ def test_separators_of_random_tables():
 def test_a_dialect_knows_what_it_was_told(tmp_path):
     path = written(tmp_path / "t.csv", ROWS, ";")
     assert Dialect(decimal=",").settled(str(path), ",", pa) == Dialect(";", ",", "utf-8")
+
+
+def test_sparse_rows_of_very_many_columns_are_no_table(tmp_path):
+    (tmp_path / "t.svmlight").write_text("1 4000000:1\n0 1:1\n")
+    with pytest.raises(ValueError, match=r"2 rows of 4,000,\d+ columns, too many for a table"):
+        table_of(tmp_path / "t.svmlight")
+
+
+def test_names_in_an_archive_may_stand_below_each_other(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.ones((3, 2)), y=np.arange(3), feature_names=np.array([["a"], ["b"]]))
+    assert set(table_of(tmp_path / "t.npz")) == {"a", "b", "y"}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
 import inspect
 import os
 import re
 import signal
 import sys
+import threading
 from contextlib import nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -123,7 +126,17 @@ def _what_is_left(interrupt: KeyboardInterrupt, checkpoint: Path | None = None, 
 def answer_interrupts() -> None:
     """Let Ctrl-C raise KeyboardInterrupt, once all modules are there: it is up to a solver to keep what it has."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, interrupt)
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; a moment later where llvmlite calls back from C, which would print and forget it."""
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("llvmlite."):
+            threading.Timer(0.02, _thread.interrupt_main).start()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 # -- commands ------------------------------------------------------------------------------------------

@@ -56,10 +56,6 @@ def read_rows(
 ) -> Rows:
     """Return a table that is read as a whole; `any_kind` says whether columns may hold text, dates and gaps."""
     sources, groups = groups_of_columns(roles.get("view")), roles.get("groups")
-    if sources and not any_kind:
-        raise ValueError(
-            "--view is for --kernels auto, which learns from several sources; leave one of them out."
-        )
     source = open_table(data, target, roles, dialect, whole=True, any_kind=any_kind)
     rows = next(source.chunks(), None)
     if rows is None:
@@ -75,6 +71,13 @@ def read_rows(
     if sources:
         sizes += f" in {count(len(sources), 'view')}"
     return Rows(X, y, names, subjects, classify, f"{data.name}: {sizes}, target {target} ({kind})")
+
+
+def _refuse_views(roles: dict[str, Any]) -> None:
+    if roles.get("view"):
+        raise ValueError(
+            "--view is for --kernels auto, which learns from several sources; leave one of them out."
+        )
 
 
 def _check_target(y: np.ndarray, target: str, classify: bool, data) -> None:
@@ -126,12 +129,17 @@ def fit_at_once(
     data, target, task, *, standardize, test_size, seed, described, **reading
 ) -> tuple[Any, dict[str, Any]]:
     """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
-    scaled, any_kind = scales(described["kernels"], standardize), reads_tables(described["kernels"])
+    kernels = described["kernels"]
+    scaled, any_kind = scales(kernels, standardize), reads_tables(kernels)
+    if not any_kind:
+        _refuse_views(reading["roles"])
+    if kernels == "products" and standardize:  # in memory they scale by themselves, and take text and dates
+        scaled, any_kind = False, True
     rows = read_rows(data, target, task, any_kind=any_kind, **reading)
     X, y, names = rows.X, rows.y, rows.names
     train, test = split(len(y), y if rows.classify else None, test_size, seed, rows.groups)
     units = moments(X[train]) if scaled else None
-    model = make_model(rows.classify, seed=seed, **described)
+    model = make_model(rows.classify, seed=seed, standardize=standardize, **described)
 
     def part(some):
         return (
@@ -214,14 +222,16 @@ def scale_of(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
     return np.where(deviation > 1e-12 * largest, deviation, 1.0)
 
 
-def make_model(classify, *, kernels, degree, solver, p, max_iter, loss, C, memory, seed):
-    """Return the estimator that the options describe."""
+def make_model(classify, *, kernels, degree, solver, p, max_iter, loss, C, memory, seed, standardize=True):
+    """Return the estimator that the options describe; `standardize` whether products may scale their columns."""
     if kernels not in KERNELS:
         raise ValueError(f"--kernels is {kernels}; use {', '.join(KERNELS[:-1])} or {KERNELS[-1]}.")
     if degree is not None and kernels != "products":
         raise ValueError("--degree is for --kernels products; add that, or leave --degree out.")
     if kernels == "products":
-        kernels = Products(degree=2 if degree is None else degree)
+        kernels = Products(
+            degree=2 if degree is None else degree, standardize="auto" if standardize else False
+        )
     return (MKLClassifier if classify else MKLRegressor)(
         kernels,
         solver=_make_solver(solver, p, max_iter),

@@ -80,7 +80,7 @@ Target = Annotated[
 Kernels = Annotated[
     str,
     Option(
-        help="auto, for a table of any columns; gaussian, laplacian, linear, or products, of numbers.",
+        help="auto or products, for a table of any columns; gaussian, laplacian or linear, of numbers.",
         metavar="NAME",
         autocompletion=_begins("auto, gaussian, laplacian, linear, products"),
     ),

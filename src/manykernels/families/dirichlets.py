@@ -20,6 +20,8 @@ from .continuum import Continuum, check_pair, draw_near, kept, maxima
 OVERSAMPLING = 8
 #: Frequencies closer than this share of the grid's pitch are the same member.
 SAME_FREQUENCY = 1e-2
+#: Frequencies of the grid at most; each costs O(n) for every direction.
+MOST_POINTS = 1_000_000
 
 
 class Dirichlets(Continuum):
@@ -116,7 +118,14 @@ class FrequencySearch(Searcher):
         self.x = x - (x.max() + x.min()) / 2  # differences are what counts
         width = float(np.ptp(x))
         self.pitch = math.pi / (OVERSAMPLING * width) if width > 0 else high - low
-        self.grid = np.linspace(low, high, max(3, math.ceil((high - low) / self.pitch) + 1))
+        points = (high - low) / self.pitch
+        if points > MOST_POINTS:
+            raise ValueError(
+                f"kernels is Dirichlets with frequencies up to {high:g}, and the column ranges over {width:g}: "
+                f"{points:.2g} frequencies can be told apart, more than the {MOST_POINTS:,} that are searched; lower "
+                "bounds, or rescale the column or clip what lies far out."
+            )
+        self.grid = np.linspace(low, high, max(3, math.ceil(points) + 1))
 
     def curve(self, direction: Direction) -> np.ndarray:
         """Return <K_σ, M> on the grid: two products with M, in blocks of frequencies."""

@@ -60,10 +60,10 @@ class Dialect:
             raise ValueError(f"sep and decimal are both {self.decimal!r}; they must differ.")
         if self.encoding is not None:
             try:
-                codecs.lookup(self.encoding)
+                "x".encode(self.encoding)  # rot13 and its like are known, and are none of text
             except LookupError:
                 raise ValueError(
-                    f"encoding is {brief(self.encoding)}, which Python does not know; use 'utf-8'."
+                    f"encoding is {brief(self.encoding)}, which is no encoding of text that Python knows; use 'utf-8'."
                 ) from None
 
     def settled(self, path: str, usual: str, pa: Any) -> Dialect:

@@ -25,7 +25,7 @@ from .._util.shapes import Stored, check_arrays, demand
 from .._util.text import brief, warn
 from .columns import DENSE_BYTES, Columns, Origin
 from .quantities import weight_array
-from .reading import Table, joined, open_table
+from .reading import Column, Table, joined, open_table
 
 #: A view of at least so many columns of numbers, none negative and most of them zero, counts things: words, say.
 FEWEST_COUNTED, MOSTLY_ZERO = 30, 0.75
@@ -506,6 +506,32 @@ class ViewColumns:
             raise ValueError(f"X has none of the views of the model, {_listed(self.names)}.")
         _refuse_bare_rows(views)
         return views
+
+    def read(self, X: Any, j: int) -> Column:
+        """Return the values of column j of all views, on the rows that have it, in its own units."""
+        k, place = self._place(j)
+        part, columns = self._known(X).parts[self.names[k]], self.learned[k]
+        rows = part.table[np.flatnonzero(part.present)]
+        if columns is not None:
+            return columns.read(rows, place)
+        return Column("number", _as_they_are(rows, self.widths[k], self.columns[k])[:, place])
+
+    def transform_column(self, j: int, values: Any) -> np.ndarray:
+        """Return values of column j of all views as numbers, and that rows have its view."""
+        k, place = self._place(j)
+        columns = self.learned[k]
+        numbers = (
+            np.asarray(values, dtype=float)[:, None]
+            if columns is None
+            else columns.transform_column(place, values)
+        )
+        return np.column_stack([numbers, np.ones(len(numbers))])
+
+    def _place(self, j: int) -> tuple[int, int]:
+        """Return the view of a column, and its number there."""
+        edges = np.cumsum(self.widths)
+        k = int(np.searchsorted(edges, j, side="right"))
+        return k, j - int(edges[k] - self.widths[k])
 
     def example(self) -> dict[str, Any]:
         """Return a row such as it could come in."""
