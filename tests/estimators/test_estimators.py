@@ -76,10 +76,10 @@ SINGLE = {"check_methods_subset_invariance": "features are in single precision, 
 @pytest.mark.parametrize(
     "model, expected",
     [
-        (MKLClassifier([RBF(1.0)], solver=TriplyStochastic(random_state=0), C=1.0), STREAMED),
+        (MKLClassifier([RBF(1.0)], solver=TriplyStochastic(random_state=0), C=1.0), STREAMED | SINGLE),
         pytest.param(
             MKLRegressor([RBF(1.0), RBF(3.0)], solver=TriplyStochastic(random_state=0), C=1.0),
-            STREAMED,
+            STREAMED | SINGLE,
             marks=pytest.mark.slow,
         ),
         *(

@@ -76,16 +76,20 @@ def brute(pb, D, constant, norm, radius, centre, starts=8):
 # -- the optimum ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("norm, peer", [(2, LpNorm(tol=1e-11)), (1, SimpleMKL(tol=1e-9))], ids=["4/3", "1"])
+# On the 1-norm's ball a step of 1e-9 promises 1e-18 of the objective, less than the rounding of Σθ = 1: what is left can
+# not be brought below some 3e-9.
+@pytest.mark.parametrize(
+    "norm, tol, peer", [(2, 1e-11, LpNorm(tol=1e-11)), (1, 1e-8, SimpleMKL(tol=1e-9))], ids=["4/3", "1"]
+)
 @pytest.mark.parametrize("weights", [None, "zeros"])
-def test_degree_1_is_linear_mkl(norm, peer, weights):
+def test_degree_1_is_linear_mkl(norm, tol, peer, weights):
     pb = problem("squared", 2, weights=weights, C=10.0)
-    found = PolynomialMKL(1, norm=norm, tol=peer.tol).solve(pb)
+    found = PolynomialMKL(1, norm=norm, tol=tol).solve(pb)
     best = peer.solve(pb)
     # Both stop at their tol of the objective; it is flat near the optimum, and weights agree to the root of that.
     assert found.objective == pytest.approx(best.objective, rel=1e-8)
     assert_allclose(found.combination.weights, best.combination.weights, atol=1e-5)
-    assert found.converged and found.trace.extra["slope"][0] <= peer.tol
+    assert found.converged and found.trace.extra["slope"][0] <= tol
 
 
 @pytest.mark.parametrize(

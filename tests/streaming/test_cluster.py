@@ -695,8 +695,12 @@ def test_a_fit_that_ends_early_leaves_nothing_on_the_cluster(threads, make, erro
     assert nothing_left(threads)
 
 
+reading = threading.Event()  # the workers of `threads` share it
+
+
 def _slow(data):
-    time.sleep(0.1)
+    reading.set()
+    time.sleep(0.5)
     return data
 
 
@@ -706,13 +710,12 @@ def test_ctrl_c_while_the_cluster_computes_leaves_nothing_there(threads):
     lazy = dd.from_delayed(parts, meta=data.iloc[:0], verify_meta=False)
 
     def interrupt():
-        time.sleep(0.5)
+        reading.wait()
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    model = blockwise().set_params(memory=500)  # rows are read again in every round
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        model.fit(lazy, y="y")
+        blockwise().fit(lazy, y="y")
     assert nothing_left(threads)
 
 
