@@ -83,12 +83,16 @@ SINGLE = {"check_methods_subset_invariance": "features are in single precision, 
             marks=pytest.mark.slow,
         ),
         *(
-            pytest.param(cls(kernels, solver=Blockwise(random_state=0)), expected, marks=pytest.mark.slow)
+            pytest.param(
+                cls(kernels, solver=Blockwise(random_state=0)),
+                expected,
+                marks=[pytest.mark.slow, pytest.mark.timeout(600)],
+            )
             for cls in (MKLClassifier, MKLRegressor)
             for kernels, expected in (
                 ("laplacian", PREPARED),
                 ("gaussian", PREPARED | SINGLE),
-                ([RBF(3.0)], FEW),
+                ([RBF(3.0)], FEW | SINGLE),
             )
         ),
     ],
