@@ -76,8 +76,8 @@ def brute(pb, D, constant, norm, radius, centre, starts=8):
 # -- the optimum ---------------------------------------------------------------------------------------
 
 
-# On the 1-norm's ball a step of 1e-9 promises 1e-18 of the objective, less than the rounding of Σθ = 1: what is left can
-# not be brought below some 3e-9.
+# On the 1-norm's ball a step of 1e-9 promises 1e-18 of the objective, less than the rounding of Σθ = 1: what is left
+# cannot be brought below some 3e-9.
 @pytest.mark.parametrize(
     "norm, tol, peer", [(2, 1e-11, LpNorm(tol=1e-11)), (1, 1e-8, SimpleMKL(tol=1e-9))], ids=["4/3", "1"]
 )

@@ -1,6 +1,7 @@
 """Rows behind three calls, here and through Dask: the same sums, the same bits, and sentences for what goes wrong."""
 
 import os
+import pickle
 import re
 import signal
 import threading
@@ -16,6 +17,7 @@ from manykernels.families import Products
 from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.persistence.checkpoint import Checkpoint
 from manykernels.solvers import Blockwise, Greedy, MirrorDescent
+from manykernels.streaming import partitions
 from manykernels.streaming.cluster import Block, DaskRows, Gathered, LocalRows, RunningTree, TreeSum, added
 from manykernels.streaming.journal import from_arrays, to_arrays
 
@@ -518,6 +520,50 @@ def test_one_two_and_three_workers_and_five_that_are_killed_give_the_same_bits(t
 
 def _n_tasks(dask_scheduler):
     return len(dask_scheduler.tasks)
+
+
+def _kibibytes(name):
+    with open("/proc/self/status") as lines:
+        return int(dict(line.split(":", 1) for line in lines)[name].split()[0])
+
+
+def _calm():
+    """Forget the most that this process has held, and return what it holds."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return _kibibytes("VmRSS")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="memory is read as Linux tells it")
+def test_a_worker_holds_some_partitions_and_sums_and_the_client_less_than_the_table(tmp_path):
+    from distributed import Client
+
+    few, many = tmp_path / "few", tmp_path / "many"
+    for path, n in ((few, 400), (many, 1_000_000)):
+        path.mkdir()
+        wide = frame(n).assign(**{f"z{j}": np.float64(j) + np.arange(n) for j in range(24)})
+        folder_of(path, wide, list(range(n // 40, n, n // 40)))
+    model = products().set_params(memory=2**20)  # rows are read again in every round
+    table = 1_000_000 * 8 * (len(NAMES) + 24 + 2) / 1024
+    with local_cluster(2) as cluster, Client(cluster) as client:
+        model.fit(dd.read_parquet(few), y="y")  # what is compiled and imported is held before
+        held, mine = client.run(_calm), _calm()
+        model.fit(dd.read_parquet(many), y="y")
+        most = client.run(_kibibytes, "VmHWM")
+    # A partition as it is read, as a table and as a matrix, and one that waits; features, their sums, Arrow and Dask.
+    assert max(most[w] - held[w] for w in held) <= 4 * table / 40 + 80 * 1024
+    assert _kibibytes("VmHWM") - mine < table / 4
+
+
+def test_what_is_sent_with_every_round_holds_no_rows(synchronous, monkeypatch):
+    sent = []
+    made = partitions.dask_rows
+    monkeypatch.setattr(partitions, "dask_rows", lambda *a, **k: sent.append(a[1]) or made(*a, **k))
+    for n in (2_000, 20_000):
+        products().fit(dd.from_pandas(frame(n), npartitions=4), y="y")
+    few, many = (len(pickle.dumps(prepare)) for prepare in sent)
+    assert many < few + 100  # numbers of rows may have more digits
 
 
 def test_a_cluster_without_workers_is_named():

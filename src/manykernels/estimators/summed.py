@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,7 @@ def _held_out(opening: Opening, n_rows: int) -> HeldOut:
 def _rows(opening: Opening, first: Problem, held: HeldOut, n_rows: int) -> tuple[Rows, Problem | None]:
     """Return the rows in blocks, where they are, and those that are held out."""
     source: Any = opening.source
-    to_block = ToBlock(opening, Encoding(opening.model, without_rows(first)))
+    to_block = ToBlock(opening, Encoding(opening.model, _without_sample(first)))
     width, memory = first.X.shape[1], opening.model._memory
     keep = not opening.solver.gram_once  # which makes a single pass
     if not hasattr(source, "partitions"):
@@ -147,7 +148,13 @@ def _rows(opening: Opening, first: Problem, held: HeldOut, n_rows: int) -> tuple
     if not held.count:
         return rows, None
     apart = to_block.check(in_order(held_out_rows(source.partitions, held), "the held-out rows"))
-    return rows, to_block.encoding(apart)
+    return rows, Encoding(opening.model, without_rows(first))(apart)
+
+
+def _without_sample(first: Problem) -> Problem:
+    """Return all of a problem that turns rows into blocks: workers get it with every round."""
+    empty = without_rows(first)
+    return replace(empty, scale=replace(first.scale, X=empty.X, sample_weight=empty.sample_weight))
 
 
 def _blocks_of(source: Any, unit: int, to_block: ToBlock) -> Iterator[Block]:

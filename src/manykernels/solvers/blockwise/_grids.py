@@ -25,6 +25,8 @@ LINE = 8
 LOOKS = 10_000
 #: Visits to grids in which a fit would explain everything, each as much as it can. More of them take smaller steps: the
 #: first grid would explain noise that many grids do not share, and its coefficients are slow to come down again.
+#: Of 16, 64, 256 and no limit, 64 had the best score on new rows of kin8nm, abalone and spam, and was within .0006 of
+#: the best on letter, satellite and flights.
 VISITS, SHARED_SWEEPS = 64, 6
 
 

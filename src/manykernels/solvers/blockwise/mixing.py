@@ -147,8 +147,9 @@ class Mixing:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows of the trials, about."""
-        return sum(trial.Y.nbytes + getattr(trial.rows.X, "nbytes", 0) for trial in self.trials)
+        """Bytes of the sample and of the rows of the trials, about."""
+        rows: list[Any] = [self.sample.problem.X, *(trial.rows.X for trial in self.trials)]
+        return sum(getattr(X, "nbytes", 0) for X in rows) + sum(trial.Y.nbytes for trial in self.trials)
 
     def best(self, rows: Rows | None = None) -> Prepared:
         """Return the mixture with the least error on rows that it has not seen."""
