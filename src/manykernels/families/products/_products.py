@@ -7,6 +7,20 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
+def monomials_into(out, X, codes):
+    """Write ``out[t, i] = Π_j X[t, codes[i, j]]``; codes as large as the number of columns end a product."""
+    r = X.shape[1]
+    for t in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            product = 1.0
+            for c in codes[i]:
+                if c == r:
+                    break
+                product *= X[t, c]
+            out[t, i] = product
+
+
+@njit(cache=True, nogil=True)
 def row_products(Z, v, heads, low, high, out):
     """Write the rows ``out = v ∘ Z[i] ∘ Π_h Z[h]`` of all segments, low <= i < high in each.
 

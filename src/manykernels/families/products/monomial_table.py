@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +89,13 @@ class ProductTable:
         """Return the places of a chunk."""
         return slice(int(self.ends[chunk[0].first]), int(self.ends[chunk[-1].last]))
 
-    def add(self, chunk: list[Slab], Z: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
+    @staticmethod
+    def scratch(chunk: list[Slab], n: int, dtype: Any = np.float64) -> tuple[np.ndarray, np.ndarray]:
+        """Return room in which `add` computes, for n rows: memory of one's own costs page faults every time."""
+        U = np.empty((max(slab.rows for slab in chunk), n), dtype=dtype)
+        return U, np.empty(max(slab.rows * (slab.end - slab.begin) for slab in chunk), dtype=dtype)
+
+    def add(self, chunk: list[Slab], Z: np.ndarray, v: np.ndarray, out: np.ndarray, scratch=None) -> None:
         """Add Σ_t v_t φ_z(x_t) for all products z of a chunk, n multiply-adds each and few more.
 
         Parameters
@@ -98,9 +105,10 @@ class ProductTable:
             The columns; the first is the constant one. In single precision so are the sums.
         v : (n,) array
         out : (places,) array
+        scratch : pair of arrays or None
+            From :meth:`scratch`, for as many rows.
         """
-        U = np.empty((max(slab.rows for slab in chunk), Z.shape[1]), dtype=Z.dtype)
-        block = np.empty(max(slab.rows * (slab.end - slab.begin) for slab in chunk), dtype=Z.dtype)
+        U, block = self.scratch(chunk, Z.shape[1], Z.dtype) if scratch is None else scratch
         origin = self.places(chunk).start
         for slab in chunk:
             part, wide = slice(slab.first, slab.last), slab.end - slab.begin

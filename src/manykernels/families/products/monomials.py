@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ._products import monomials_into
+
 #: Sorted base kernels: a member, or the factors of one that are known already.
 Prefix = tuple[int, ...]
 
@@ -59,19 +61,11 @@ def padded(members: Sequence[Sequence[int]], fill: int) -> np.ndarray:
 def monomials(X: np.ndarray, members: Sequence[Sequence[int]]) -> np.ndarray:
     """Return Φ, one column Π_j x_j per member, O(n m D)."""
     r = X.shape[1]
-    if 4 * len(members) < r:  # few of many columns: pick them instead of going through all
-        return np.column_stack([X[:, list(z)].prod(axis=1) for z in members] or [np.empty((len(X), 0))])
     codes = padded(members, r)
-    if codes.shape[1] == 0:
-        return np.ones((X.shape[0], len(members)))
-    wide = np.column_stack([X, np.ones(X.shape[0])])
-    phi = wide[:, codes[:, 0]]
-    for j in range(1, codes.shape[1]):
-        rest = codes[:, j] < r
-        if rest.all():
-            phi *= wide[:, codes[:, j]]
-        else:  # members are sorted by degree as a rule: touch the longer ones only
-            phi[:, rest] *= wide[:, codes[rest, j]]
+    if codes.size and not 0 <= codes.min() <= codes.max() <= r:  # the loop does not look
+        raise IndexError(f"a product names column {codes.max()} of {r}")
+    phi = np.empty((X.shape[0], len(members)), dtype=np.result_type(X, np.float64))
+    monomials_into(phi, np.asarray(X), codes)
     return phi
 
 
