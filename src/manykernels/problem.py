@@ -10,7 +10,7 @@ import numpy as np
 
 from ._util.checks import NO_NUMBERS
 from ._util.shapes import WHOLE, Stored, check_arrays, demand
-from ._util.text import brief
+from ._util.text import as_share, brief
 from .families.base import Family, Members
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ class Result:
         weights = np.atleast_2d(self.combination.weights)
         kernels = int(np.count_nonzero(weights.any(axis=0)))
         size = self.combination.family.size()
-        gap = f"{max(self.gap, 0.0) / max(abs(self.objective), np.finfo(float).tiny):.1e} of the objective"
+        gap = f"{as_share(self.gap, self.objective)} of the objective"
         known = self.gap_kind != "none" and np.isfinite(self.gap)
         match self.stop_reason:
             case "gap":

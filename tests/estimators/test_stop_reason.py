@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manykernels
 from manykernels import Greedy, LpNorm, MirrorDescent, MKLRegressor, Products, SimpleMKL, Uniform
+from manykernels._util.text import as_share
 from manykernels.kernels import RBF, Linear
 from manykernels.problem import StopReason
 
@@ -74,3 +75,8 @@ def test_families_and_solvers_are_first_class_names():
         for name in set(room.__all__) - inner:
             assert getattr(manykernels, name) is getattr(room, name)
             assert name in manykernels.__all__
+
+
+def test_a_gap_that_rounding_leaves_nothing_of_is_said_in_words():
+    assert as_share(0.0, 2.0) == as_share(-1e-18, 2.0) == "less than 1e-15"
+    assert as_share(2e-4, 2.0) == "1.0e-04"

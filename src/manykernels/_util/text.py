@@ -13,6 +13,12 @@ def brief(value: Any, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def as_share(gap: float, objective: float) -> str:
+    """Return a gap as a share of the objective, in words where rounding leaves nothing of it."""
+    share = max(gap, 0.0) / max(abs(objective), 1e-300)
+    return "less than 1e-15" if share < 1e-15 else f"{share:.1e}"
+
+
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn, and point at the first line outside this package: the user's call, however deep the reason lies.
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .._util.text import as_share
 from .beside import fit_of, score_of, target_of
 
 if TYPE_CHECKING:
@@ -300,9 +301,7 @@ def describe_gap(model) -> str:
     """Return the relative gap with its kind."""
     if model.gap_kind_ == "none" or not math.isfinite(model.gap_):
         return "none: this solver gives no certificate"
-    relative = max(model.gap_, 0.0) / max(abs(model.objective_), 1e-300)
-    size, kind = f"{relative:.1e}" if relative else "0", _describe_kind(model.gap_kind_)
-    return f"{size} of the objective ({kind})"
+    return f"{as_share(model.gap_, model.objective_)} of the objective ({_describe_kind(model.gap_kind_)})"
 
 
 def _describe_kind(kind: GapKind) -> str:

@@ -31,7 +31,7 @@ from sklearn.utils.validation import (
 from .._util.checks import FLAG, Rule, check_parameters, choice, number, refuse_missing, whole
 from .._util.html import facts
 from .._util.memory import parse_bytes
-from .._util.text import brief
+from .._util.text import as_share, brief
 from ..combination import Combination, TargetCombination
 from ..families import Family, Precomputed
 from ..kernels import Kernel
@@ -776,8 +776,8 @@ class MKL(CallbackSupportMixin, KernelEstimator):
             score = "R²" if self._regresses else "accuracy"
             known["rows left out"] = f"{score} {self.loo_score_:.4f}"
         if self.gap_kind_ != "none" and np.isfinite(self.gap_):
-            relative = max(self.gap_, 0.0) / max(abs(self.objective_), 1e-300)
-            known["certificate"] = f"gap {relative:.1e} of the objective ({self.gap_kind_.replace('_', ' ')})"
+            gap = as_share(self.gap_, self.objective_)
+            known["certificate"] = f"gap {gap} of the objective ({self.gap_kind_.replace('_', ' ')})"
         return known
 
     def _say(self, text: str) -> None:
