@@ -100,6 +100,8 @@ def as_needed(X, family: Family, most: int = DENSE_BYTES):
 
 def check_weights(sample_weight, X, *, none: bool = False) -> np.ndarray:
     """Return the weights of the rows, ones by default, or raise; `none` says whether all may be zero."""
+    if sample_weight is None:
+        return np.ones(_num_samples(X))
     s = weight_array(sample_weight, _num_samples(X))
     if not s.any():  # some versions of scikit-learn refuse zeros alone
         if not none and len(s):
