@@ -199,6 +199,11 @@ def make_family(kernels: Any, X, sample_weight, solver: Any = "auto") -> Family:
         )
     if isinstance(kernels, Sequence | Mapping):
         listed = kernels.values() if isinstance(kernels, Mapping) else kernels
+        if any(isinstance(part, str) and part == "auto" for part in listed):
+            raise ValueError(
+                "kernels asks for 'auto' beside others, which is for the views of X, and X is one table; pass "
+                "kernels='auto', or X as a dict of tables."
+            )
         return Union(kernels) if any(isinstance(part, Family) for part in listed) else Finite(kernels)
     raise ValueError(
         f"kernels is {brief(kernels)}; pass a list or dict of kernels, a family such as Products(degree=3), or "

@@ -322,7 +322,7 @@ def test_wrong_shapes_of_stacks():
     says("square matrices", lambda: MKLClassifier("precomputed", C=1.0).fit(K[:, :20], y))
     m = MKLClassifier("precomputed", C=1.0).fit(K, y)
     says("the model was fitted on 2 kernels of 30 rows", lambda: m.predict(K[:, :, :1]))
-    says("20 features", lambda: m.predict(K[:, :20]))
+    says("the model was fitted on 2 kernels of 30 rows", lambda: m.predict(K[:, :20]))
     says("names has 1 entries for 2 kernels", lambda: MKLClassifier(Precomputed(["mri"]), C=1.0).fit(K, y))
 
 

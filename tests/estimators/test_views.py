@@ -200,6 +200,39 @@ def test_cross_validation_and_grid_search_split_views():
     assert model.kernels["p"].sigma == 1.0  # the user's own object is as it was
 
 
+def test_kernels_of_a_view_may_have_names_of_their_own():
+    views, y = sources(30)
+    model = MKLRegressor({"p": {"narrow": RBF(1.0), "wide": RBF(4.0)}, "q": Linear()}, solver=LpNorm(), C=1.0)
+    other = clone(model).set_params(kernels__p__narrow__sigma=0.5, kernels__q=RBF(2.0), kernels__q__sigma=3.0)
+    assert other.get_params()["kernels__p__narrow__sigma"] == 0.5 and other.kernels["q"].sigma == 3.0
+    assert model.kernels["p"]["narrow"].sigma == 1.0
+    assert set(model.fit(views, y).combination_.table()["kernel"]) == {"narrow[p]", "wide[p]", "linear[q]"}
+    assert (
+        MKLRegressor({"p": RBF(), "p__q": RBF()}).set_params(kernels__p__q__sigma=7.0).kernels["p__q"].sigma
+        == 7
+    )
+    with pytest.raises(ValueError, match=r"kernels__p__0__sigma cannot be set, .* several of them in a dict"):
+        MKLRegressor({"p": [RBF(1.0), RBF(4.0)]}).set_params(kernels__p__0__sigma=2.0)
+    with pytest.raises(ValueError, match="kernels in a list have no names; pass a dict"):
+        MKLRegressor([RBF(1.0)]).set_params(kernels__0__sigma=2.0)
+
+
+def test_a_list_of_frames_is_views_at_prediction_too():
+    views, y = sources(30)
+    model = MKLRegressor({"view0": Linear(), "view1": Linear()}, solver=LpNorm(), C=1.0)
+    frames, arrays = [pd.DataFrame(views["p"]), pd.DataFrame(views["q"])], [views["p"], views["q"]]
+    assert_array_equal(model.fit(frames, y).predict(frames), clone(model).fit(arrays, y).predict(arrays))
+
+
+def test_many_views_that_tell_the_same_all_stay():
+    rng = np.random.default_rng(0)
+    told = rng.integers(2, size=80)
+    views = {f"v{k}": told[:, None] + 1.5 * rng.normal(size=(80, 2)) for k in range(24)}
+    model = MKLClassifier(dict.fromkeys(views, Linear()), solver=LeaveOneOut()).fit(views, told)
+    shares = model.combination_.table().groupby("view")["share"].sum()
+    assert len(shares) >= 16 and shares.max() < 0.2  # some are no better than chance
+
+
 @pytest.mark.parametrize(
     "kernels, said",
     [

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 from manykernels import MKLClassifier, MKLRegressor, load
@@ -34,6 +35,8 @@ FORMS = {
     "kernels first": lambda parts, rows: np.stack(list(parts.values())),
     "list": lambda parts, rows: list(parts.values()),
     "dict": lambda parts, rows: parts,
+    "sparse": lambda parts, rows: [sp.csr_array(M) for M in parts.values()],
+    "list of frames": lambda parts, rows: [pd.DataFrame(M, index=rows, columns=ROWS) for M in parts.values()],
     "frames": lambda parts, rows: {
         name: pd.DataFrame(M, index=rows, columns=ROWS)
         if name == "wide"
@@ -81,6 +84,8 @@ def test_where_both_readings_fit_the_last_axis_holds_the_kernels():
         ),
         ([K["wide"][:, :20]], "square matrices"),
         (np.zeros((30, 20, 10)), "square matrices"),
+        (np.zeros((3, 20, 30)), r"shape \(3, 20, 30\), and a fit needs square matrices.*\(n_kernels, n, n\)"),
+        (np.zeros((2, 3, 30, 30)), "square matrices"),
     ],
 )
 def test_shapes_that_are_no_kernels_are_refused(given, said):
@@ -94,6 +99,8 @@ def test_what_is_missing_at_prediction_is_named():
         fitted.predict({name: M for name, M in K_NEW.items() if name != "narrow"})
     with pytest.raises(ValueError, match=r"has the shape \(7, 29\); \(7, 30\) was expected"):
         fitted.predict({name: M[:, :29] for name, M in K_NEW.items()})
+    with pytest.raises(ValueError, match=r"shape \(7, 29, 3\), .* 3 kernels of 30 rows"):
+        fitted.predict(np.zeros((7, 29, 3)))
     frames = model().fit(FORMS["frames"](K, ROWS), y)
     lost = {name: pd.DataFrame(M[:, 1:], index=NEW_ROWS, columns=ROWS[1:]) for name, M in K_NEW.items()}
     with pytest.raises(ValueError, match="kernel 'wide' has no row called 'r0'"):

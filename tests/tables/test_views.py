@@ -6,6 +6,7 @@ import anndata
 import mudata
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
@@ -19,9 +20,10 @@ A, B = np.arange(10.0).reshape(5, 2), np.arange(15.0).reshape(5, 3) ** 2
 
 def test_what_has_several_sources_is_views_and_a_table_is_not():
     frame = pd.concat({"a": pd.DataFrame(A), "b": pd.DataFrame(B)}, axis=1)
-    for given in ({"a": A, "b": B}, [A, sp.csr_array(B)], frame, Views({"a": A, "b": B})):
+    lists = [A, sp.csr_array(B)], [pl.DataFrame(A), pl.DataFrame(B)], [anndata.AnnData(A), pd.DataFrame(B)]
+    for given in ({"a": A, "b": B}, *lists, frame, Views({"a": A, "b": B})):
         assert as_views(given).shape == (5, 5)
-    for given in (A, pd.DataFrame(A), A.tolist(), sp.csr_array(A)):
+    for given in (A, pd.DataFrame(A), A.tolist(), sp.csr_array(A), [{"a": 1.0}, {"a": 2.0}]):
         assert as_views(given) is None
 
 
@@ -88,6 +90,39 @@ def test_counts_are_not_brought_to_units_of_their_spread():
     assert_array_equal(sparse, dense)
 
 
+@pytest.mark.parametrize("form", [list, lambda X: X.astype(object), lambda X: pd.DataFrame(X).astype(object)])
+def test_numbers_that_came_as_objects_are_taken_as_they_are(form):
+    views = {"a": form(A), "b": B}
+    X = ViewColumns.fit(Views(views), plain=["a", "b"]).transform(views)
+    assert_array_equal(X[:, :5], np.hstack([A, B]))
+
+
+def test_masked_values_are_missing():
+    masked = np.ma.masked_greater(A, 7.0)
+    learned = ViewColumns.fit(Views({"a": A, "b": B}))
+    gaps = np.where(A > 7.0, np.nan, A)
+    assert_array_equal(learned.transform({"a": masked, "b": B}), learned.transform({"a": gaps, "b": B}))
+
+
+def test_views_without_anything_to_learn_from_are_left_out_with_a_warning():
+    once = np.full((5, 2), np.nan)
+    once[3] = 1.0
+    for empty in (np.full((5, 3), 7.0), once):
+        with pytest.warns(UserWarning, match="view 'c' of X is left out"):
+            learned = ViewColumns.fit(Views({"a": A, "c": empty}))
+        assert learned.names == ("a",)
+        alone = ViewColumns.fit(Views({"a": A})).transform({"a": A})
+        assert_array_equal(learned.transform({"a": A, "c": empty}), alone)
+    with pytest.raises(ValueError, match="nothing to learn from in any of its 2 views"):
+        ViewColumns.fit(Views({"a": np.ones((5, 2)), "c": np.ones((5, 1))}))
+    half = np.where(np.arange(5)[:, None] < 2, np.nan, A)
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(ValueError, match="2 rows without any view"),
+    ):
+        ViewColumns.fit(Views({"a": half, "c": np.ones((5, 2))}))
+
+
 @pytest.mark.parametrize(
     "given, said",
     [
@@ -120,6 +155,8 @@ def test_a_view_that_no_row_has_and_a_row_that_has_no_view_are_refused():
         learned.transform(A)
     with pytest.raises(ValueError, match="view 'b': X has 2 features"):
         learned.transform({"b": A})
+    with pytest.raises(ValueError, match=r"X has 0 sample\(s\)"):
+        ViewColumns.fit(Views({"a": A[:0], "b": B[:0]}))
 
 
 def test_groups_of_columns_may_overlap_and_come_in_many_forms(tmp_path):
@@ -134,6 +171,8 @@ def test_groups_of_columns_may_overlap_and_come_in_many_forms(tmp_path):
             "expression": re.compile("^(a|s)"),
             "names": ["age", "nowhere"],
             "numbers": [0, 2],
+            "slice": slice(1, 3),
+            "mask": frame.columns == "sex",
             "dtype": make_column_selector(dtype_include=float),
         },
     )
@@ -143,6 +182,8 @@ def test_groups_of_columns_may_overlap_and_come_in_many_forms(tmp_path):
         "expression": ("age", "sex"),
         "names": ("age",),
         "numbers": ("rna_a", "age"),
+        "slice": ("rna_b", "age"),
+        "mask": ("sex",),
         "dtype": ("rna_a", "rna_b", "age"),
     }
     sets = Views.from_columns(frame, gmt)
@@ -151,6 +192,12 @@ def test_groups_of_columns_may_overlap_and_come_in_many_forms(tmp_path):
         assert list(Views.from_columns(frame, {"none": ["z"], "age": ["age"]}).keys()) == ["age"]
     with pytest.raises(ValueError, match="selects no column"):
         Views.from_columns(frame, {"none": "z*"})
+    for which in (float, None, slice("rna_a", "age")):
+        with pytest.raises(ValueError, match="a function such as make_column_selector"):
+            Views.from_columns(frame, {"some": which})
+    gmt.write_text("one\t\trna_a\none\t\tage\n")
+    with pytest.raises(ValueError, match="more than one group called 'one'"):
+        Views.from_columns(frame, gmt)
     gmt.write_text("one\n")
     with pytest.raises(ValueError, match=r"line 1 of .* has no columns"):
         Views.from_columns(frame, gmt)

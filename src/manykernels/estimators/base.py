@@ -202,6 +202,42 @@ def all_or_nothing(estimator) -> Iterator[None]:
         raise
 
 
+# -- parameters of kernels in dicts --------------------------------------------------------------------
+
+
+def _params_of(path: str, kernels: Mapping) -> dict[str, Any]:
+    """Return the kernels of a dict, and their parameters, by names; a view may have a dict of its own."""
+    params: dict[str, Any] = {}
+    for name, part in kernels.items():
+        params[f"{path}__{name}"] = part
+        if isinstance(part, Mapping):
+            params |= _params_of(f"{path}__{name}", part)
+        elif hasattr(part, "get_params") and not isinstance(part, type):
+            inner = part.get_params(deep=True)
+            params |= {f"{path}__{name}__{key}": value for key, value in inner.items()}
+    return params
+
+
+def _with_param(held: Any, key: str, rest: str, value: Any) -> Any:
+    """Return a dict of kernels, or a kernel, with a parameter set in a copy; `rest` is what is left of its name."""
+    if not isinstance(held, Mapping):
+        if not hasattr(held, "set_params"):
+            raise ValueError(
+                f"{key} cannot be set, as {brief(held)} has no parameters by name; pass kernels as objects, several of "
+                "them in a dict."
+            )
+        return clone(held).set_params(**{rest: value})
+    # Names may hold underscores; the longest one counts.
+    fits = [name for name in held if rest == str(name) or rest.startswith(f"{name}__")]
+    if not fits:
+        raise ValueError(
+            f"{key} cannot be set, as kernels has no {rest.split('__')[0]!r}; it has {', '.join(map(str, held))}."
+        )
+    name = max(fits, key=lambda name: len(str(name)))
+    left = rest[len(str(name)) + 2 :]
+    return {**held, name: _with_param(held[name], key, left, value) if left else value}
+
+
 # -- kernels over rows ---------------------------------------------------------------------------------
 
 
@@ -248,6 +284,7 @@ class KernelEstimator(BaseEstimator):
             raise ValueError(
                 f"X is {brief(X)}; pass kernel matrices, as an array of shape (n, n, n_kernels)."
             )
+        stack.check_square()
         self.stack_ = replace(stack, values=stack.values[:0])
         with within_floats("X or y"):
             return validate_data(
@@ -296,25 +333,21 @@ class KernelEstimator(BaseEstimator):
             return as_needed(rows, family)
         from ..tables.stacks import open_stack
 
-        stack = open_stack(X, getattr(self, "stack_", None))
-        with within_floats("X"):
-            X = validate_data(self, stack.values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
-        if X.ndim != 3 or X.shape[2] != family.size():
+        values = open_stack(X, getattr(self, "stack_", None)).values
+        several = values.ndim == 3 and family.size() > 1  # what is wrong with a single matrix is said below
+        if values.ndim > 3 or (several and values.shape[1:] != (self.n_features_in_, family.size())):
             raise ValueError(
-                f"X has the shape {X.shape}, and the model was fitted on {family.size()} kernels of "
+                f"X has the shape {values.shape}, and the model was fitted on {family.size()} kernels of "
                 f"{self.n_features_in_:,} rows; pass the shape (n, n_train, n_kernels)."
             )
-        return X
+        with within_floats("X"):
+            return validate_data(self, values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, and with `deep` those of the solver and the kernels; of a dict, by their names."""
         params = super().get_params(deep)
         if deep and isinstance(self.kernels, Mapping):
-            for name, part in self.kernels.items():
-                params[f"kernels__{name}"] = part
-                if hasattr(part, "get_params") and not isinstance(part, type):
-                    inner = part.get_params(deep=True)
-                    params |= {f"kernels__{name}__{key}": value for key, value in inner.items()}
+            params |= _params_of("kernels", self.kernels)
         return params
 
     def _set_in_dict(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -324,17 +357,9 @@ class KernelEstimator(BaseEstimator):
         inner = {key: value for key, value in params.items() if key.startswith("kernels__")}
         if not inner or not isinstance(self.kernels, Mapping):
             return params
-        kernels = dict(self.kernels)
+        kernels: Any = self.kernels
         for key in sorted(inner, key=lambda key: key.count("__")):  # a kernel before its parameters
-            _, name, *rest = key.split("__", 2)
-            if name not in kernels:
-                raise ValueError(
-                    f"{key} cannot be set, as kernels has no {name!r}; it has {', '.join(map(str, kernels))}."
-                )
-            if rest:
-                kernels[name] = clone(kernels[name]).set_params(**{rest[0]: inner[key]})
-            else:
-                kernels[name] = inner[key]
+            kernels = _with_param(kernels, key, key.removeprefix("kernels__"), inner[key])
         self.kernels = kernels
         return {key: value for key, value in params.items() if key not in inner}
 
@@ -344,6 +369,10 @@ class KernelEstimator(BaseEstimator):
         for key in params:
             name, dots, part = key.partition("__")
             held = params.get(name, getattr(self, name, None))
+            if dots and name == "kernels" and not hasattr(held, "set_params") and not isinstance(held, str):
+                raise ValueError(
+                    f"{key} cannot be set, as kernels in a {type(held).__name__} have no names; pass a dict of them."
+                )
             if dots and isinstance(held, str):
                 raise ValueError(
                     f"{key} cannot be set, as {name} is {held!r}, a name without parameters; pass an object first, "
@@ -833,7 +862,8 @@ class MKL(CallbackSupportMixin, KernelEstimator):
         if not _is_plain(X):
             from ..streaming import is_source
 
-            if is_source(X, None):
+            several = self._pairwise or hasattr(getattr(self, "columns_", None), "learned")
+            if is_source(X, None) and not (several and isinstance(X, list | tuple)):
                 raise ValueError(
                     f"X is {brief(X)}, and not rows in memory; use predict_to(X, 'predictions.parquet'), or "
                     "manykernels.streaming.predict_batches(model, X)."

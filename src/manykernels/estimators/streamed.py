@@ -95,7 +95,8 @@ def _same_classes(model: Any, announced: np.ndarray | None) -> None:
 
 def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
     """Return the source to stream from, None for rows that are taken as a whole."""
-    if is_source(X, y):
+    listed = model._pairwise and isinstance(X, list | tuple)  # of kernel matrices
+    if is_source(X, y) and not listed:
         _check_streams(model, "X is a source of rows")
         if is_lazy(X) and not (is_auto(model.solver) or sums_rows(model.solver)):
             raise ValueError(

@@ -50,6 +50,10 @@ class Origin(NamedTuple):
     outside: tuple[int, ...]
 
 
+class NothingToLearn(ValueError):
+    """No column of a table can be used."""
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """What was learned from the columns of a table, and the matrix of numbers that it makes of others like it.
@@ -177,7 +181,9 @@ class Columns:
         notes = tuple(lesson.note for lesson in lessons if lesson.note)
         if len(notes) == len(lessons):
             few = " in its 1 sample" if table.n_rows == 1 else ""
-            raise ValueError(f"X has no column to learn from{few}. {' '.join(_shortened(notes, 'more.'))}")
+            raise NothingToLearn(
+                f"X has no column to learn from{few}. {' '.join(_shortened(notes, 'more.'))}"
+            )
         lost = [lesson.note for lesson in lessons if lesson.lost]
         if lost:
             warn(" ".join(_shortened(lost, "more.")))

@@ -158,6 +158,8 @@ def open_table(X: Any) -> Table:
         return _open_sparse(X)
     if isinstance(X, list | tuple):
         X = _from_lists(X)
+    if isinstance(X, np.ma.MaskedArray):
+        X = _unmasked(X)
     if isinstance(X, np.ndarray):
         return _open_array(np.asarray(X))
     if hasattr(X, "__array__") and not (hasattr(X, "columns") or hasattr(X, "column_names")):
@@ -173,6 +175,12 @@ def open_table(X: Any) -> Table:
     _refuse_none(frame.shape)
     named = all(isinstance(label, str) for label in labels)
     return Table(tuple(map(str, labels)), named, frame.shape[0], list(frame.iter_columns()))
+
+
+def _unmasked(X: Any) -> np.ndarray:
+    """Return a masked array with missing values where it is masked."""
+    numbers_only = X.dtype.kind in "biuf"
+    return X.astype(float if numbers_only else object).filled(np.nan if numbers_only else None)
 
 
 def _open_array(X: np.ndarray) -> Table:

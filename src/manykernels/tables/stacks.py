@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._util.shapes import Stored, check_arrays, demand
 from .._util.text import brief
@@ -28,6 +29,15 @@ class Stack:
     values: np.ndarray
     kernels: tuple[str, ...] | None = None
     rows: np.ndarray | None = None
+
+    def check_square(self) -> None:
+        """Refuse several matrices that are not of all pairs of rows; a single one is judged with its values."""
+        shape = self.values.shape
+        if len(shape) > 3 or (len(shape) == 3 and shape[2] > 1 and shape[0] != shape[1]):
+            raise ValueError(
+                f"X has the shape {shape}, and a fit needs square matrices; pass the shape (n, n, n_kernels) or "
+                "(n_kernels, n, n)."
+            )
 
     def check_stored(self) -> None:
         """Raise Damaged unless what came from a file has as many names as kernels and rows."""
@@ -60,11 +70,11 @@ def open_stack(X: Any, known: Stack | None = None) -> Any:
             parts = {str(name): part for name, part in X.items()}
             return _joined([parts[name] for name in known.kernels], known.kernels, known)
         return _joined(list(X.values()), names, known)
-    if isinstance(X, list | tuple) and X and all(np.ndim(part) == 2 for part in X):
+    if isinstance(X, list | tuple) and X and all(sp.issparse(part) or np.ndim(part) == 2 for part in X):
         return _joined(list(X), None, known)
     if hasattr(X, "iloc"):
         return _joined([X], None, known)
-    values = np.asarray(X)
+    values = _dense(X)
     if values.ndim == 2:
         return Stack(values[:, :, None])
     if values.ndim != 3:
@@ -95,7 +105,7 @@ def _joined(parts: list[Any], kernels: tuple[str, ...] | None, known: Stack | No
     calls = [f"kernel {k}" if kernels is None else f"kernel {kernels[k]!r}" for k in range(len(parts))]
     rows, train = _row_names(parts, known)
     matrices = [
-        _ordered(part, call, rows, train) if hasattr(part, "iloc") else np.asarray(part)
+        _ordered(part, call, rows, train) if hasattr(part, "iloc") else _dense(part)
         for part, call in zip(parts, calls, strict=True)
     ]
     wanted = matrices[0].shape
@@ -107,6 +117,10 @@ def _joined(parts: list[Any], kernels: tuple[str, ...] | None, known: Stack | No
         if matrix.shape != wanted:
             raise ValueError(f"X: {call} has the shape {matrix.shape}; {wanted} was expected.")
     return Stack(np.stack(matrices, axis=2), kernels, train)
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
 
 
 def _row_names(parts: list[Any], known: Stack | None) -> tuple[Any, Any]:

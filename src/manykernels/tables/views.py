@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from .._util.shapes import Stored, check_arrays, demand
 from .._util.text import brief, warn
-from .columns import DENSE_BYTES, Columns, Origin
+from .columns import DENSE_BYTES, Columns, NothingToLearn, Origin
 from .quantities import weight_array
 from .reading import Column, Table, joined, open_table
 
@@ -115,10 +115,10 @@ class Views:
         ----------
         X : DataFrame, Arrow table or array
         groups : dict, or path of a GMT file
-            Per view the names of its columns (numbers, where X has no names), a pattern such as ``"rna_*"``, a regular
-            expression from :func:`re.compile`, or a function of X that returns names, such as scikit-learn's
-            ``make_column_selector``. Names that X does not have are left out, as gene sets have many; a group without
-            any column is left out with a warning.
+            Per view the names of its columns, or their numbers, a slice of these or a mask, a pattern such as
+            ``"rna_*"``, a regular expression from :func:`re.compile`, or a function of X that returns any of these,
+            such as scikit-learn's ``make_column_selector``. Names that X does not have are left out, as gene sets have
+            many; a group without any column is left out with a warning.
 
         Returns
         -------
@@ -217,6 +217,11 @@ def _groups(groups: Any) -> dict[str, Any]:
                 f"groups: line {short[0] + 1} of {os.fspath(groups)} has no columns; a GMT file has a name, a "
                 "description and names of columns in every line, between tabs."
             )
+        twins = [name for name, times in Counter(row[0] for row in rows).items() if times > 1]
+        if twins:
+            raise ValueError(
+                f"groups: {os.fspath(groups)} has more than one group called {brief(twins[0])}; rename all but one."
+            )
         groups = {row[0]: [name for name in row[2:] if name] for row in rows}
     if not isinstance(groups, Mapping) or not groups:
         raise ValueError(
@@ -225,15 +230,28 @@ def _groups(groups: Any) -> dict[str, Any]:
     return {str(name): which for name, which in groups.items()}
 
 
+def _ends(which: slice) -> tuple[Any, Any, Any]:
+    return which.start, which.stop, which.step
+
+
 def _chosen(which: Any, X: Any, table: Table, places: dict[str, int]) -> list[int]:
     """Return the numbers of the columns that a group selects."""
-    if callable(which):
+    if callable(which) and not isinstance(which, type):
         which = which(X)
     if isinstance(which, re.Pattern):
         return [j for name, j in places.items() if which.search(name)]
     if isinstance(which, str):
         return [j for name, j in places.items() if fnmatchcase(name, which)]
+    if isinstance(which, slice) and all(v is None or isinstance(v, numbers.Integral) for v in _ends(which)):
+        return list(range(len(places)))[which]
+    if isinstance(which, type) or not isinstance(which, Iterable):
+        raise ValueError(
+            f"groups selects columns by {brief(which)}; pass their names or numbers, a slice of numbers, a mask, a "
+            "pattern, or a function such as make_column_selector(dtype_include=float)."
+        )
     wanted = list(which)
+    if len(wanted) == len(places) and all(isinstance(c, bool | np.bool_) for c in wanted):
+        return np.flatnonzero(wanted).tolist()
     if all(isinstance(c, numbers.Integral) and not isinstance(c, bool) for c in wanted):
         return [int(c) for c in wanted if 0 <= c < len(places)]
     return [places[str(c)] for c in wanted if str(c) in places]
@@ -271,7 +289,14 @@ def _has_two_levels(X: Any) -> bool:
 def _is_list_of_matrices(X: Any) -> bool:
     if not isinstance(X, list | tuple) or not X:
         return False
-    return all(sp.issparse(v) or hasattr(v, "iloc") or (isinstance(v, np.ndarray) and v.ndim == 2) for v in X)
+    return all(_is_matrix(v) or _is_annotated(v) for v in X)
+
+
+def _is_matrix(value: Any) -> bool:
+    """Whether something is a sparse matrix, an array of two dimensions, a DataFrame or an Arrow table."""
+    if sp.issparse(value) or (isinstance(value, np.ndarray) and value.ndim == 2):
+        return True
+    return not isinstance(value, Mapping) and (hasattr(value, "columns") or hasattr(value, "column_names"))
 
 
 def _by_name(views: Any) -> dict[str, Any]:
@@ -303,6 +328,12 @@ def _matched(views: dict[str, Any]) -> tuple[dict[str, Part], np.ndarray | None]
     parts = {name: _part_of(name, part) for name, part in views.items()}
     names = {name: _row_names(part) for name, part in views.items()}
     known = [index for index in names.values() if index is not None]
+    texts = [all(isinstance(row, str) for row in index.tolist()) for index in known]
+    if any(texts) and not all(texts):  # AnnData makes text of all names
+        names = {
+            name: None if index is None else index.astype(str).astype(object) for name, index in names.items()
+        }
+        known = [index for index in names.values() if index is not None]
     if len(known) == len(views):
         if all(len(index) == len(known[0]) and (index == known[0]).all() for index in known):
             return parts, known[0]
@@ -418,24 +449,34 @@ class ViewColumns:
         Raises
         ------
         ValueError
-            If a view is there for no row, a row has no view, or a view cannot be used.
+            If a view is there for no row, a row has no view, or a view cannot be used. A view whose columns are all
+            constant is left out with a warning.
         """
         views = views.only([name for name in views.parts if name not in unused])
+        if not len(views):
+            raise ValueError(f"X has 0 sample(s) (shape={views.shape}) while a minimum of 1 is required.")
         _refuse_bare_rows(views)
-        learned: list[Columns | None] = []
+        known: dict[str, Columns | None] = {}
         s = weight_array(sample_weight, len(views))
         for name, part in views.parts.items():
             rows = np.flatnonzero(part.present)
             if not len(rows):
                 raise ValueError(f"view {name!r} of X is missing from every row; leave it out.")
             if name in plain or _counts(part.table):
-                learned.append(None)
+                known[name] = None
                 continue
             try:
                 some = part.table if len(rows) == len(views) else part.table[rows]
-                learned.append(Columns.fit(some, s[rows]))
+                known[name] = Columns.fit(some, s[rows])
+            except NothingToLearn as error:
+                if len(views.parts) == 1:
+                    raise ValueError(f"view {name!r}: {error}") from None
             except ValueError as error:
                 raise ValueError(f"view {name!r}: {error}") from None
+        empty = [name for name in views.parts if name not in known]
+        if empty:
+            views, unused = _without(views, empty), (*unused, *empty)
+        learned = list(known.values())
         widths = tuple(part.width for part in views.parts.values())
         columns = tuple(part.columns for part in views.parts.values())
         return cls(tuple(views.parts), tuple(learned), widths, columns, tuple(unused))
@@ -619,6 +660,21 @@ class ViewColumns:
         return tuple(f"View {name!r}: {note}" for name, c in pairs if c is not None for note in c.notes)
 
 
+def _without(views: Views, empty: Sequence[str]) -> Views:
+    """Return the views without those that hold nothing to learn from, with a warning; a row must have another one."""
+    if len(empty) == len(views.parts):
+        raise ValueError(
+            f"X has nothing to learn from in any of its {len(empty):,} views: every column has one value only."
+        )
+    more = f" and {len(empty) - 1:,} more" if len(empty) > 1 else ""
+    warn(
+        f"view {empty[0]!r} of X{more} is left out: no column of it has two values in the rows that it is there for."
+    )
+    rest = views.only([name for name in views.parts if name not in empty])
+    _refuse_bare_rows(rest)
+    return rest
+
+
 def _refuse_bare_rows(views: Views) -> None:
     bare = np.flatnonzero(~views.present.any(axis=1))
     if len(bare):
@@ -643,12 +699,8 @@ def _as_they_are(table: Any, width: int, names: Sequence[str]) -> np.ndarray:
     """Return numbers as they came, columns found by name where both have names."""
     if sp.issparse(table):
         values = table.toarray()
-    elif table.matrix is not None:
-        values = table.matrix
     else:
-        raise ValueError(
-            "it holds text, categories or dates, for which kernels='auto' knows what to do; use that."
-        )
+        values = _numbers_of(table)
     if names and isinstance(table, Table) and table.named:
         missing = [name for name in names if name not in table.names]
         if missing:
@@ -662,6 +714,18 @@ def _as_they_are(table: Any, width: int, names: Sequence[str]) -> np.ndarray:
             "it has missing or infinite values in rows that are not missing as a whole; fill them in."
         )
     return values
+
+
+def _numbers_of(table: Table) -> np.ndarray:
+    """Return all columns as numbers, which may have come as objects or with gaps of their own kind."""
+    if table.matrix is not None:
+        return table.matrix
+    columns = [table.read(j) for j in range(len(table.names))]
+    if any(column.held not in ("number", "flag", "empty") for column in columns):
+        raise ValueError(
+            "it holds text, categories or dates, for which kernels='auto' knows what to do; use that."
+        )
+    return np.column_stack([column.values for column in columns])
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -644,9 +644,11 @@ class Learning:
     def _busy(self, candidates: list[Candidate], weighed: Weighed) -> np.ndarray:
         """Return which candidates are on views that earn their keep; most others are noise.
 
-        A view must gain one unit of the log likelihood of rows left out; one that alone is no better than a constant
-        must gain twice 1 + log(views), more than the best of so many does by chance. Those whose absence alone does
-        least harm go first. Where rows lack views all stay: a row may have no other. O(views) errors of rows left out.
+        A view that alone is no better than a constant must gain twice 1 + log(views) of the log likelihood of rows left
+        out, more than the best of so many does by chance. One that alone tells something stays unless rows left out
+        gain a unit by its absence: where many views tell the same none of them seems to be needed, and few are worse
+        than all. Those whose absence alone does least harm go first. Where rows lack views all stay: a row may
+        have no other. O(views) errors of rows left out.
         """
         views = self._views_of(candidates)
         names = [name for name in dict.fromkeys(views.tolist()) if name is not None]
@@ -666,9 +668,8 @@ class Learning:
         alone = {name: loss(float(weighed.singles[views == name].min())) for name in names}
         for name in sorted(names, key=lambda name: loss_without([name])):
             now = loss_without([*idle, name])
-            if now <= reached + (1.0 if alone[name] < constant else 2.0 * chance) and len(idle) + 1 < len(
-                names
-            ):
+            harm = -1.0 if alone[name] < constant else 2.0 * chance
+            if now <= reached + harm and len(idle) + 1 < len(names):
                 reached, idle = now, [*idle, name]
         return ~np.isin(views, idle)
 
