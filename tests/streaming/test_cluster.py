@@ -11,15 +11,28 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import scipy.sparse as sparse
 
-from manykernels import MKLClassifier, MKLRegressor
+from manykernels import MKLClassifier, MKLOutlier, MKLRegressor, Views
 from manykernels.families import Products
 from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.persistence.checkpoint import Checkpoint
-from manykernels.solvers import Blockwise, Greedy, MirrorDescent
-from manykernels.streaming import partitions
-from manykernels.streaming.cluster import Block, DaskRows, Gathered, LocalRows, RunningTree, TreeSum, added
+from manykernels.solvers import Blockwise, Greedy, LpNorm, MirrorDescent
+from manykernels.streaming import open_source, partitions
+from manykernels.streaming.cluster import (
+    Block,
+    DaskRows,
+    Gathered,
+    LocalRows,
+    RunningTree,
+    TreeSum,
+    active_client,
+    added,
+)
 from manykernels.streaming.journal import from_arrays, to_arrays
+from manykernels.streaming.partitions import Stamp
+from manykernels.streaming.sources import Chunk
+from manykernels.tables.reading import open_table
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
@@ -128,6 +141,12 @@ def test_the_three_calls_agree_wherever_the_rows_are(kind, synchronous):
 def in_memory():
     X, y = table()
     return products().fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def named():
+    data = frame()
+    return products().fit(data[NAMES], data["y"])
 
 
 def same_model(model, other, tol=1e-8):
@@ -354,6 +373,35 @@ def test_scores_of_lazy_rows_are_those_of_all(synchronous, in_memory):
     assert in_memory.score(*lazy) == pytest.approx(in_memory.score(X, y), abs=1e-12)
 
 
+@pytest.mark.parametrize("empty", [frame(1).iloc[:0], frame(1).iloc[:0].astype(object)])
+def test_an_empty_partition_is_no_obstacle_whatever_its_types(synchronous, empty, named):
+    data = frame()
+    lazy = _delayed_frame(data[:500], empty, data[500:])
+    same_model(products().fit(lazy, y="y"), named)
+    assert named.score(lazy, "y") == pytest.approx(named.score(data[NAMES], data["y"]), abs=1e-12)
+    assert named.predict(lazy).compute().shape == (1500,)
+
+
+@pytest.mark.parametrize("load", [dask.delayed, dask.delayed(lambda part: part)])
+def test_predictions_of_partitions_of_any_origin_can_be_computed(synchronous, load, named):
+    data = frame(90).assign(note="text")
+    lazy = dd.from_delayed([load(data[:40]), load(data[40:])], meta=data.iloc[:0], verify_meta=False)
+    for rows in (lazy, lazy[NAMES]):
+        assert np.allclose(named.predict(rows).compute(), named.predict(data[NAMES]))
+
+
+def test_columns_that_a_model_does_not_know_may_lie_beside_those_it_scores(synchronous, named):
+    data = frame()
+    lazy = dd.from_pandas(data.assign(id="row"), npartitions=3)
+    assert named.score(lazy, "y") == pytest.approx(named.score(data[NAMES], data["y"]), abs=1e-12)
+
+
+def test_more_targets_than_a_model_predicts_are_refused(synchronous, named):
+    lazy = dd.from_pandas(frame().assign(z=0.0), npartitions=3)
+    with pytest.raises(ValueError, match="y has 2 targets, and the model predicts 1; pass those"):
+        named.score(lazy, ["y", "z"])
+
+
 # -- what goes wrong -------------------------------------------------------------------------------------
 
 
@@ -413,9 +461,59 @@ def test_a_partition_that_changes_is_named(synchronous):
         products().fit(lazy, y="y")
 
 
+def _with_other_text_every_time():
+    _READS["count"] += 1
+    return frame(40).assign(kind=f"read {_READS['count']}")
+
+
+def test_a_partition_whose_text_changes_is_named(synchronous):
+    data = _with_other_text_every_time()
+    lazy = dd.from_delayed(
+        [dask.delayed(data), dask.delayed(_with_other_text_every_time)()], meta=data.iloc[:0]
+    )
+    groups = open_source(lazy, views={"all": ["x0", "kind"], "some": ["x1"]})
+    with pytest.raises(ValueError, match="partition 1 has changed since the fit began"):
+        MKLRegressor(solver=LpNorm(), C=1.0).fit(groups, y="y")
+
+
+@pytest.mark.parametrize("change", ["a number", "text", "a view", "a sparse view"])
+def test_the_stamp_of_a_partition_tells_of_every_change(change):
+    rows, dense = table(5)[0], sparse.eye_array(5, format="csr")
+
+    def chunk(x, kind, last):
+        some = pd.DataFrame({"x": [0.0, 1.0, x], "kind": ["a", "b", kind]})
+        wide = sparse.csr_array(dense * last)[:3]
+        X = {"a number": some, "text": some}.get(change)
+        if X is None:
+            X = Views({"one": some, "two": wide if "sparse" in change else rows[:3] + last})
+        return Chunk(X if isinstance(X, Views) else open_table(X).at_once(), None, None, np.arange(3), "")
+
+    before = Stamp.of(chunk(2.0, "c", 1.0))
+    assert before == Stamp.of(chunk(2.0, "c", 1.0))
+    after = {"a number": (3.0, "c", 1.0), "text": (2.0, "d", 1.0)}.get(change, (2.0, "c", 2.0))
+    assert before != Stamp.of(chunk(*after))
+
+
 def test_targets_in_memory_beside_lazy_rows_are_refused(synchronous):
     with pytest.raises(ValueError, match=r"y is .*; pass a dask array or series"):
         products().fit(da.from_array(table()[0], chunks=(400, 6)), table()[1])
+
+
+def test_a_single_column_is_no_table(synchronous):
+    lazy, column = dd.from_pandas(frame(50), npartitions=2), da.from_array(table(50)[0][:, 0], chunks=25)
+    for X, y in ((lazy["x0"], lazy["y"]), (column, column)):
+        with pytest.raises(ValueError, match=r"X must be a matrix, one line per row, and is .*; pass X"):
+            products().fit(X, y)
+
+
+def test_what_does_not_fit_by_sums_over_partitions_is_said(synchronous):
+    lazy = dd.from_pandas(frame(50), npartitions=2)
+    with pytest.raises(
+        ValueError, match=r"X is a dask collection, and solver 'simple_mkl' does not .*LpNorm"
+    ):
+        MKLRegressor(["linear"], solver="simple_mkl").fit(lazy, y="y")
+    with pytest.raises(ValueError, match=r"X is a dask collection, and MKLOutlier takes rows in memory"):
+        MKLOutlier().fit(lazy)
 
 
 def test_targets_in_other_partitions_are_refused(synchronous):
@@ -741,6 +839,30 @@ def test_a_fit_that_ends_early_leaves_nothing_on_the_cluster(threads, make, erro
     assert nothing_left(threads)
 
 
+def _fitted_from(path):
+    return bits(products().fit(dd.read_parquet(path), y="y"))
+
+
+def test_fits_that_are_tasks_of_all_workers_do_not_wait_for_each_other(tmp_path, threads):
+    path = folder_of(tmp_path, frame(300), [100, 200])
+    alone = _fitted_from(path)
+    tasks = [threads.submit(_fitted_from, path, pure=False) for _ in range(3)]
+    assert all(task.result(timeout=120) == alone for task in tasks)
+    del tasks
+    assert nothing_left(threads)
+
+
+def test_the_cluster_is_that_of_the_client_that_dask_computes_on(threads):
+    from distributed import Client
+
+    with Client(threads.scheduler.address, set_as_default=False) as other:
+        assert active_client() is threads
+        with other.as_current():
+            assert active_client() is other
+        with dask.config.set(scheduler="synchronous"):
+            assert active_client() is None
+
+
 reading = threading.Event()  # the workers of `threads` share it
 
 
@@ -793,6 +915,13 @@ def test_a_partition_that_cannot_be_read_again_is_named(tmp_path, threads):
     assert nothing_left(threads)
 
 
+def test_workers_are_counted_by_asking_for_them(threads, monkeypatch):
+    """What a client remembers has no workers in it for moments, every two seconds."""
+    monkeypatch.setattr(threads, "scheduler_info", lambda *args, **kwargs: {"workers": {}})
+    assert partitions.n_workers() == 2
+    products().fit(dd.from_pandas(frame(50), npartitions=2), y="y")
+
+
 def test_workers_of_another_version_are_named(threads, monkeypatch):
     from manykernels.streaming import cluster
 
@@ -808,7 +937,7 @@ def test_workers_without_the_package_are_named(threads, monkeypatch):
 
     class Client:
         scheduler = threads.scheduler
-        scheduler_info = threads.scheduler_info
+        nthreads = threads.nthreads
 
         @staticmethod
         def run(*args, **kwargs):

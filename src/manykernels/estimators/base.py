@@ -480,6 +480,16 @@ class MKL(CallbackSupportMixin, KernelEstimator):
 
     # -- fit -----------------------------------------------------------------------------------------------
 
+    def _refuse_lazy(self, X) -> None:
+        """Refuse rows of a cluster, for estimators that have no sums over these."""
+        if not _is_plain(X):
+            from .streamed import is_lazy
+
+            if is_lazy(X):
+                raise ValueError(
+                    f"X is a dask collection, and {type(self).__name__} takes rows in memory; pass X.compute()."
+                )
+
     @with_callbacks
     def _fit(self, X, y, sample_weight, on_iteration, init, checkpoint, classes=None, groups=None) -> None:
         self._check_arguments(on_iteration)

@@ -133,6 +133,7 @@ class MKLOutlier(OutlierMixin, MKL):
         -------
         self
         """
+        self._refuse_lazy(X)
         views = self._views(X)
         none = np.zeros(_num_samples(X if views is None else views))
         self._fit(X, none, sample_weight, on_iteration, init, None)

@@ -97,12 +97,12 @@ def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
     """Return the source to stream from, None for rows that are taken as a whole."""
     listed = model._pairwise and isinstance(X, list | tuple)  # of kernel matrices
     if is_source(X, y) and not listed:
-        _check_streams(model, "X is a source of rows")
         if is_lazy(X) and not (is_auto(model.solver) or sums_rows(model.solver)):
             raise ValueError(
-                f"X is a dask collection, and solver {brief(model.solver)} takes rows one batch after the other; use "
-                "Greedy, MirrorDescent, LpNorm or Blockwise, or pass rows in memory or the path of a folder."
+                f"X is a dask collection, and solver {brief(model.solver)} does not fit by sums over its rows; use "
+                "Greedy, MirrorDescent, LpNorm, Uniform, Alignment or Blockwise, or pass rows in memory."
             )
+        _check_streams(model, "X is a source of rows")
         source = open_source(X)
         any_kind = model._automatic or source.views is not None
         return source.bind(y, sample_weight, any_kind=any_kind)

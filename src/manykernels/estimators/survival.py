@@ -151,6 +151,7 @@ class MKLSurvival(MKL):
         -------
         self
         """
+        self._refuse_lazy(X)
         with all_or_nothing(self):
             event, time = survival_times(y)
             if not event.any():

@@ -531,22 +531,54 @@ def computed(values: list[Any], parts: Sequence[Any] = ()) -> tuple[Any, ...]:
 @contextmanager
 def told(parts: Sequence[Any] = ()) -> Iterator[None]:
     """Say in one sentence what goes wrong on the cluster meanwhile; see :func:`computed`."""
+    with _aside():
+        try:
+            yield
+        except Exception as error:
+            name = type(error).__name__
+            if name == "KilledWorker":
+                raise RuntimeError(
+                    "Workers died several times over the same partition, most likely for want of memory; use smaller "
+                    f"partitions, or workers with more memory ({brief(str(error), 200)})."
+                ) from error
+            if name in ("CancelledError", "FutureCancelledError", "LostError"):
+                raise RuntimeError(
+                    "The cluster has gone, or has lost what the fit had there; start it, and fit again."
+                ) from error
+            if "partition" not in str(error):
+                _name_unreadable(parts)
+            raise
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """Leave the thread to other tasks meanwhile, where the fit is a task of a worker itself and waits for these."""
+    if not _is_task():
+        yield
+        return
+    from distributed import rejoin, secede
+
+    try:
+        secede()
+    except (KeyError, AttributeError):  # it has left already, by the user's code or a call around this one
+        yield
+        return
     try:
         yield
-    except Exception as error:
-        name = type(error).__name__
-        if name == "KilledWorker":
-            raise RuntimeError(
-                "Workers died several times over the same partition, most likely for want of memory; use smaller "
-                f"partitions, or workers with more memory ({brief(str(error), 200)})."
-            ) from error
-        if name in ("CancelledError", "FutureCancelledError", "LostError"):
-            raise RuntimeError(
-                "The cluster has gone, or has lost what the fit had there; start it, and fit again."
-            ) from error
-        if "partition" not in str(error):
-            _name_unreadable(parts)
-        raise
+    finally:
+        rejoin()
+
+
+def _is_task() -> bool:
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 def _name_unreadable(parts: Sequence[Any]) -> None:
@@ -572,13 +604,10 @@ def active_client() -> Any:
     if "distributed" not in sys.modules:
         return None
     from dask.base import get_scheduler
-    from distributed import default_client
+    from distributed import Client
 
-    try:
-        client = default_client()
-    except ValueError:
-        return None
-    return client if getattr(get_scheduler(), "__self__", None) is client else None
+    client = getattr(get_scheduler(), "__self__", None)
+    return client if isinstance(client, Client) else None
 
 
 def check_workers() -> None:
@@ -586,7 +615,7 @@ def check_workers() -> None:
     client = active_client()
     if client is None:
         return
-    if not client.scheduler_info()["workers"]:
+    if not client.nthreads():  # asks, where scheduler_info() may tell of what the client knew a moment ago
         raise RuntimeError(
             f"The Dask cluster at {client.scheduler.address} has no workers; start some, or close the client."
         )

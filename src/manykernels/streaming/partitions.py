@@ -6,14 +6,17 @@ A partition is computed where Dask computes it, by its own graph, as often as th
 from __future__ import annotations
 
 import copy
+import uuid
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._util.text import brief
+from ..tables.reading import Table
 from ..tables.views import Views
 from .cluster import Block, DaskRows, active_client, added, check_workers, computed
 from .columns import is_names, listed, predict_rows
@@ -35,9 +38,13 @@ class Partition(Batches):
     word = "partition"
     #: Columns of an array, as the collection says.
     promised: int | None = None
+    #: What the collection promises, without rows.
+    empty: Any = None
 
     def chunk(self, number: int, X, y=None, s=None) -> Chunk:
         """Return the rows of a partition, checked."""
+        if not isinstance(X, Mapping) and not X.shape[0]:
+            X = self.empty  # without values, columns may have lost their types
         alone = y is None and s is None
         rows = (
             X if alone else (X, None if y is None else np.asarray(y), *([] if s is None else [np.asarray(s)]))
@@ -126,6 +133,11 @@ def open_partitions(
     any_kind : bool
         Whether columns may hold text, dates and missing values.
     """
+    if getattr(X, "ndim", 2) != 2:
+        how = "X.to_frame()" if hasattr(X, "to_frame") else "X[:, None]"
+        raise ValueError(
+            f"X must be a matrix, one line per row, and is {brief(X)}; pass {how} for a single column."
+        )
     check_workers()
     frames = _delayed_parts(X)
     roles = []
@@ -154,7 +166,7 @@ def open_partitions(
     if not hasattr(X, "columns") or (own == [None, None] and y is not None):
         first = (first, None)
     reader: Any = Partition([first], columns, drop).bind(own[0], own[1], features, any_kind=any_kind)
-    reader.batches = ()
+    reader.batches, reader.empty = (), _no_rows(X)
     if not hasattr(X, "columns") and not isinstance(X, Mapping):
         reader.promised = int(X.shape[1])
     return Partitions(list(zip(frames, *roles, strict=True)), reader)
@@ -197,7 +209,29 @@ def _delayed_parts(value) -> list[Any]:
         if value.ndim == 2 and len(value.chunks[1]) > 1:
             value = value.rechunk({1: -1})
         return list(value.to_delayed().ravel())
-    return list(value.optimize().to_delayed() if hasattr(value, "optimize") else value.to_delayed())
+    return _plainly(value.optimize().to_delayed() if hasattr(value, "optimize") else value.to_delayed())
+
+
+def _plainly(parts: Sequence[Any]) -> list[Any]:
+    """Return partitions, which share a graph, without its second names for tasks.
+
+    As it merges the tasks of an array, dask 2026.8 loses one of two such names in a row, which partitions from
+    `dask.dataframe.from_delayed` have, and predictions for these could not be computed.
+    """
+    from dask.delayed import Delayed
+    from dask.highlevelgraph import HighLevelGraph
+
+    graph = dict(parts[0].dask)
+    names = {key: node.target for key, node in graph.items() if type(node).__name__ == "Alias"}
+    if not names or any(part.key not in graph for part in parts):
+        return list(parts)
+    for key in names:
+        while names[key] in names:
+            names[key] = names[names[key]]
+    layer = f"partitions-{uuid.uuid4().hex}"
+    plain = {key: node.substitute(names) for key, node in graph.items() if key not in names}
+    shared = HighLevelGraph.from_collections(layer, plain, dependencies=())
+    return [Delayed(names.get(part.key, part.key), shared, layer=layer) for part in parts]
 
 
 class Lazy(Source):
@@ -256,7 +290,7 @@ class Stamp:
     ----------
     rows : int
     sum : int
-        A check sum of its numbers.
+        A check sum of its numbers and its text.
     """
 
     rows: int
@@ -266,12 +300,32 @@ class Stamp:
     def of(cls, chunk: Chunk) -> Stamp:
         """Return the stamp of rows."""
         total = 0
-        views = chunk.X.parts.values() if isinstance(chunk.X, Views) else ()
-        several = [matrix for part in views for matrix in (getattr(part.table, "matrix", None), part.present)]
-        for values in (chunk.X, chunk.y, chunk.sample_weight, *several):
-            if isinstance(values, np.ndarray) and not values.dtype.hasobject:
-                total = zlib.crc32(np.ascontiguousarray(values).ravel().view(np.uint8).data, total)
+        for values in (*_arrays_of(chunk.X), chunk.y, chunk.sample_weight):
+            if values is not None:
+                total = zlib.crc32(_bytes_of(np.asarray(values)), total)
         return cls(len(chunk), total)
+
+
+def _arrays_of(X: Any) -> Iterator[np.ndarray]:
+    """Yield the arrays that rows consist of: numbers, text, and which views they have."""
+    if isinstance(X, Views):
+        for part in X.parts.values():
+            yield part.present
+            yield from _arrays_of(part.table)
+    elif isinstance(X, Table):
+        columns = (X.read(j).values for j in range(len(X.names)))
+        yield from columns if X.matrix is None else [X.matrix]
+    elif sp.issparse(X):
+        X = X.tocsr()
+        yield from (X.data, X.indices, X.indptr)
+    else:
+        yield X
+
+
+def _bytes_of(values: np.ndarray) -> Any:
+    if values.dtype.hasobject:  # whose bytes are addresses
+        return repr(values.tolist()).encode("utf-8", "replace")
+    return np.ascontiguousarray(values).ravel().view(np.uint8).data
 
 
 def _tallied(chunk: Chunk, classify: bool, check) -> tuple[Tally, Stamp]:
@@ -360,7 +414,7 @@ def dask_rows(partitions: Partitions, prepare: Prepare, n_rows: int, *, keep: bo
 def n_workers() -> int:
     """Return how many workers the active cluster has; 1 without one."""
     client = active_client()
-    return 1 if client is None else max(1, len(client.scheduler_info()["workers"]))
+    return 1 if client is None else max(1, len(client.nthreads()))
 
 
 # -- predictions ------------------------------------------------------------------------------------------
@@ -439,6 +493,12 @@ def _judged(chunk: Chunk, model) -> tuple[np.ndarray, ...]:
     predicted = _predicted(model, "predict", chunk.X)
     if hasattr(model, "classes_"):
         return np.asarray(s.sum()), np.asarray(s @ (predicted == chunk.y).astype(float))
+    shape = len(chunk), len(model.intercept_)
+    if len(chunk) and np.size(chunk.y) != np.prod(shape):
+        raise ValueError(
+            f"y has {np.size(chunk.y) // len(chunk)} targets, and the model predicts {shape[1]}; pass those it was "
+            "fitted to."
+        )
     # About the mean of the training rows, so that squares lose no digits.
-    Y, F = (np.reshape(v, (len(chunk), -1)).astype(float) - model.target_mean_ for v in (chunk.y, predicted))
+    Y, F = (np.reshape(v, shape).astype(float) - model.target_mean_ for v in (chunk.y, predicted))
     return np.asarray(s.sum()), s @ Y, s @ np.square(Y), s @ np.square(Y - F)

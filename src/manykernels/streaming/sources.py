@@ -321,6 +321,8 @@ class Batches(Source):
 
     columnar = False
     several = False
+    #: Whether a model knows the columns that it needs.
+    known = False
     #: What a batch is called in a message.
     word = "batch"
 
@@ -342,6 +344,7 @@ class Batches(Source):
                 )
         bound = copy.copy(self)
         bound.y, bound.sample_weight, bound.any_kind = y, sample_weight, any_kind
+        bound.known = features is not None
         first = bound._peek()
         rows = first[0] if isinstance(first, tuple) else first
         bound.several = are_views(rows)
@@ -459,7 +462,7 @@ class Batches(Source):
         known = {"", *self.names, *roles, *(self.drop or ()), *index_of(X)}
         new = [name for name in names if name not in known]
         # Where there is nothing to learn, further columns do not matter.
-        if new and self.columns is None and roles:
+        if new and self.columns is None and roles and not self.known:
             raise ValueError(f"it has a column {brief(new[0])}, which the first {self.word} does not have.")
         if not self.any_kind:
             return matrix(columns_of(X, self.names), self.names)
