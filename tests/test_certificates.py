@@ -1,5 +1,7 @@
 """Norms, bounds and the gap."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,7 +23,7 @@ from manykernels.certificates import (
 from manykernels.families import Gaussians, Products
 from manykernels.losses import LOSSES, get_loss
 from manykernels.problem import nu_of
-from manykernels.solvers import Greedy
+from manykernels.solvers import Greedy, LeaveOneOut, LpNorm
 
 vectors = arrays(float, st.integers(1, 6), elements=st.floats(0, 1e3))
 norms = st.floats(1.0, 2.0)
@@ -165,3 +167,29 @@ def test_certify_without_dual_coefficients_says_so():
     model.dual_coef_ = None
     with pytest.raises(ValueError, match="model has no dual_coef_"):
         certify(model, X, X[:, 0])
+
+
+@pytest.mark.parametrize(
+    "solver, loss", [(LpNorm(), "squared"), (LpNorm(), "huber"), (LeaveOneOut(random_state=0), "squared")]
+)
+@pytest.mark.parametrize("C", [2.0, "auto"])
+def test_the_certificate_of_weights_per_target_is_the_sum_over_targets(solver, loss, C):
+    X = rows()
+    Y = np.column_stack([X[:, 0] * X[:, 1], np.sin(3 * X[:, 2]), 5.0 + X[:, 0]])
+    kernels = list(BATCH_KERNELS)
+    model = MKLRegressor(kernels, solver=solver, loss=loss, weights="per_target", C=C).fit(X, Y)
+    found = certify(model, X, Y)
+    assert model.weights_.ndim == 2 and found.primal == pytest.approx(model.objective_, rel=1e-8)
+    assert found.gap == pytest.approx(model.gap_, abs=1e-8 * model.objective_)
+    assert certify(model, X, Y[:, [1, 0, 2]]).primal != pytest.approx(model.objective_, rel=1e-3)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e9])
+def test_rounding_is_told_of_one_target_among_others(mean):
+    X = rows()
+    Y = np.column_stack([X[:, 0], mean + X[:, 1] * X[:, 2]])
+    model = MKLRegressor(list(BATCH_KERNELS), solver=LpNorm(), weights="per_target", C=1.0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.fit(X, Y)
+    assert any("the mean of y is 1e+09" in str(w.message) for w in said) == (mean > 0)

@@ -11,16 +11,17 @@ predictor as it is: on explicit features it has coefficients w of its own, and A
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .combination import Combination
+from .combination import Combination, TargetCombination
 from .families.base import Enumerable, HasFeatures, can
 from .losses import Loss
 from .losses.base import DOMAIN_SLACK
-from .problem import Scale, nu_of
+from .problem import Scale, Trace, nu_of
 
 __all__ = ["Certificate", "certificate", "certify", "penalties", "rounding"]
 
@@ -139,12 +140,11 @@ def rounding(
     return float(losses + EPSILON * size * squares / (C * n))
 
 
-def _over_all(model, rows, sample_weight) -> Combination:
-    """Return the model's combination with every member of its family, those it never met with weight zero.
+def _over_all(model, met: Combination, rows, sample_weight) -> Combination:
+    """Return a combination of the model with every member of its family, those it never met with weight zero.
 
     After two stages the kernel is fixed, and members without weight do not matter.
     """
-    met = model.combination_
     if len(met) == met.family.size() or model.solver_.p is None:
         return met
     if not can(met.family, Enumerable):
@@ -187,13 +187,38 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
             f"the model's gap is of kind {model.gap_kind_!r}; only an exact one can be recomputed."
         )
     rows, Y, s = model._training_data(X, y, sample_weight)
-    combination, A = _over_all(model, rows, s), model.dual_coef_
-    b = model.intercept_ - model.target_mean_
+    F = model.result_.predictor.scores(rows) - model.target_mean_
+    learned = model.combination_
+    if not isinstance(learned, TargetCombination):
+        return _certified(model, learned, model.loss_, model.C_, rows, Y, F, s)
+    each = [
+        _certified(model, learned.of_target(k), model.loss_.output(k), C, rows, Y, F, s, slice(k, k + 1))
+        for k, C in enumerate(Cs_of_targets(model.trace_, model.C_, Y.shape[1]))
+    ]
+    return Certificate(sum(one.primal for one in each), sum(one.dual for one in each))
+
+
+def Cs_of_targets(trace: Trace, C: float, count: int) -> Sequence[float]:
+    """Return the C of every target: with weights of its own a target may have chosen its own C, too."""
+    return trace.extra.get("C", (C,) * count)
+
+
+def _certified(
+    model, met: Combination, loss: Loss, C: float, rows, Y, F, s, targets: slice = slice(None)
+) -> Certificate:
+    """Return the certificate of some targets, which share a combination and C."""
+    combination, A, Y, F = (
+        _over_all(model, met, rows, s),
+        model.dual_coef_[:, targets],
+        Y[:, targets],
+        F[:, targets],
+    )
+    b = (model.intercept_ - model.target_mean_)[targets]
     weights, rho = combination.weights, combination.rho
-    pooled = model.loss_.pooled
-    forms, F = _forms(combination, rows, pooled(A)), model.result_.predictor.scores(rows) - model.target_mean_
+    pooled = loss.pooled
+    forms = _forms(combination, rows, pooled(A))
     inverse = np.divide(1.0, rho**2, out=np.zeros(len(rho)), where=rho > 0)
-    norms = _norms(model.result_.predictor, combination, forms, 1 if model.loss_.shared else None)
+    norms = _norms(model.result_.predictor, combination, forms, 1 if loss.shared else None)
 
     def bounds(point, forms_there):
         if getattr(model.solver_, "p", None) is None:  # two stages: the kernel is fixed
@@ -204,16 +229,14 @@ def certify(model, X, y, sample_weight=None) -> Certificate:
             )
         else:
             penalty, dual_penalty = model.solver_.penalties(
-                rho * norms, forms_there * inverse, 1.0 / (model.C_ * len(A)), combination.members
+                rho * norms, forms_there * inverse, 1.0 / (C * len(A)), combination.members
             )
-        return certificate(
-            model.loss_, Y, F, point, model.C_, s, penalty=penalty, dual_penalty=dual_penalty, intercept=b
-        )
+        return certificate(loss, Y, F, point, C, s, penalty=penalty, dual_penalty=dual_penalty, intercept=b)
 
-    multiple = feasible_multiple(model.loss_, Y, A, model.C_, s)
+    multiple = feasible_multiple(loss, Y, A, C, s)
     found = bounds(A * multiple, forms * multiple**2)
     if multiple < 1 - DOMAIN_SLACK:  # the nearest feasible point may be a better one than the multiple
-        nearest = feasible_projection(model.loss_, Y, A, model.C_, s)
+        nearest = feasible_projection(loss, Y, A, C, s)
         other = bounds(nearest, _forms(combination, rows, pooled(nearest)))
         found = Certificate(found.primal, max(found.dual, other.dual))
     return found

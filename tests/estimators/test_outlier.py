@@ -73,6 +73,14 @@ def test_all_solvers_on_lists_have_one_optimum():
     assert least["Single"] >= least["SimpleMKL"] - 1e-9
 
 
+@pytest.mark.parametrize("solver", [Uniform(), LpNorm(), SimpleMKL(), SILP()])
+def test_a_gap_is_measured_by_the_size_of_an_objective_below_zero(solver):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = MKLOutlier([RBF(1.0)], solver=solver, nu=0.2).fit(X)
+    alone = MKLOutlier([RBF(1.0)], solver=Single(), nu=0.2).fit(X)
+    assert model.objective_ < 0 and model.converged_ and alone.converged_ and alone.stop_reason_ == "gap"
+
+
 def test_explicit_features_have_the_same_answer_as_their_gram_matrix():
     one = MKLOutlier([Linear(columns=[0, 1]), Linear(columns=[2])], nu=0.3).fit(X)
     other = MKLOutlier([lambda A, B: A[:, :2] @ B[:, :2].T, lambda A, B: A[:, 2:] @ B[:, 2:].T], nu=0.3).fit(

@@ -17,7 +17,7 @@ from manykernels import MKLOutlier, MKLRegressor, MKLSurvival, Views, load
 from manykernels.certificates import certify
 from manykernels.estimators.survival import concordance
 from manykernels.families import Gaussians
-from manykernels.kernels import RBF, Linear
+from manykernels.kernels import RBF, Laplacian, Linear
 from manykernels.losses import Cox
 from manykernels.solvers import SILP, Greedy, LeaveOneOut, LpNorm, SimpleMKL, Single, Uniform
 
@@ -322,3 +322,22 @@ def test_further_mistakes_have_a_sentence_each():
         ValueError, match="'cox', which is for another estimator; MKLRegressor takes 'squared'"
     ):
         MKLRegressor(KERNELS, loss=Cox()).fit(X, TIME)
+
+
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+def test_times_that_are_all_the_same_teach_nothing_and_end_soon(ties):
+    X, time = np.random.default_rng(0).normal(size=(90, 4)) * 1e4, np.full(90, 2.0)
+    model = MKLSurvival([RBF(1.0), Linear(), Linear([0])], ties=ties).fit(X, (np.ones(90, bool), time))
+    assert model.converged_ and np.abs(model.predict(X)).max() < 1e-6
+
+
+@pytest.mark.parametrize("weight", [1e-8, 1.0, 1e8])
+def test_the_certificate_of_an_order_that_is_nearly_certain_is_found_again(weight):
+    """Losses are small beside their scores there, and their digits are all the objective has."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 3))
+    y, s = (rng.random(120) < 0.5, np.ceil(np.exp(X[:, 0]))), np.full(120, weight)
+    model = MKLSurvival([RBF(0.2), Laplacian(0.1)], solver=LpNorm(p=1.3), C=1e8 / weight).fit(X, y, s)
+    found = certify(model, X, y, s)
+    assert found.primal == pytest.approx(model.objective_, rel=1e-8)
+    assert found.gap == pytest.approx(model.gap_, abs=1e-8 * model.objective_)

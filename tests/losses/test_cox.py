@@ -119,3 +119,16 @@ def test_it_is_a_loss_like_others():
         Cox().check_targets(np.zeros((3, 1)))
     Y, w = case(False)
     assert (Cox().residuals(Y, w)[Y < 0] <= 0).all() and np.isfinite(Cox().residuals(Y, w)).all()
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("w", [1e-8, 1.0, 1e8])
+def test_small_losses_have_all_their_digits(ties, w):
+    """An order that is nearly certain: what is left are exponentials, of far apart scores beside 1."""
+    Y, f = np.array([1.0, -1.0, 2.0, 2.0, 3.0, -4.0])[:, None], np.array([90.0, 2.0, 45.0, 45.0, 9.0, -30.0])
+    e, last = np.exp(f - 45), np.log1p(np.exp(-39.0))
+    first = np.log1p(e[1:].sum() / e[0])
+    rest = e[4] + e[5]
+    both = 2 * np.log1p(rest / 2) if ties == "breslow" else np.log1p(rest / 2) + np.log1p(rest) + np.log(2)
+    found = Cox(ties).total(Y, (f + 1e3)[:, None], np.full(6, w))
+    assert found == pytest.approx(w * (first + both + last), rel=1e-12)

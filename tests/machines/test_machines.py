@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from problems import CASES, coefficients, dual_objective, objective, problem, rbf, scores, targets
 
-from manykernels.losses import LOSSES, get_loss
+from manykernels.losses import LOSSES, Cox, get_loss
 from manykernels.machines import Fit, IndefiniteKernelError, solve_dual, solve_primal
 from manykernels.machines.fit import Task
 from manykernels.machines.hinges import max_hinge
@@ -295,3 +295,12 @@ def test_conjugate_gradients_replace_large_dense_systems(machine, space):
     )
     assert iterative.gap <= 1e-9
     np.testing.assert_allclose(iterative.F, dense.F, atol=1e-7)
+
+
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_rounding_alone_keeps_no_machine_at_work(scale, ties):
+    """Where f = 0 is best, slopes cancel but for rounding, and there is no size that steps could be measured by."""
+    K = scale * rbf(np.random.default_rng(0).normal(size=(90, 2)) * 1e3)
+    fit = solve_dual(K, np.ones((90, 1)), Cox(ties), 7.3, np.full(90, 0.7))
+    assert fit.n_iter <= 20 and np.abs(fit.F).max() <= 1e-9 * max(1.0, scale)

@@ -19,7 +19,7 @@ from manykernels.losses import get_loss
 from manykernels.problem import Problem, Scale
 from manykernels.registry import bound_family
 from manykernels.solvers import Alignment, Greedy, LpNorm, SimpleMKL, TriplyStochastic, Uniform
-from manykernels.solvers.choosing import FINE, SAME, Trial, chosen, search_C
+from manykernels.solvers.choosing import FINE, SAME, Found, Trial, chosen, search_C
 from manykernels.solvers.folds import folds, left_out_at, some_rows
 
 KERNELS = [RBF(2.0), RBF(6.0), Linear()]
@@ -368,3 +368,11 @@ def test_a_factor_of_all_weights_changes_nothing_but_C(solver, power):
     # 10^power times s is rounded, and machines are solved to 1e-10.
     np.testing.assert_allclose(scaled.predict(X), plain.predict(X), rtol=0, atol=1e-7 * np.abs(y).max())
     assert scaled.C_ * 10.0**power == pytest.approx(plain.C_, rel=1e-6)
+
+
+@pytest.mark.parametrize("errors", [(-2e-17, 3e-17, -1e-17), (0.0, -3e-18, 5e-20), (-1.0, -1.0, -1.0)])
+def test_errors_that_round_to_below_zero_are_errors(errors):
+    """What rows left out add to a partial likelihood may be nothing, and less than that by rounding."""
+    trials = list(search_C(lambda C: Trial(C, errors[round(2 * np.log10(C)) % 3], None), 0))
+    at, best = Found(trials).best()
+    assert at == 0 and best.error == pytest.approx(min(errors), rel=SAME)

@@ -772,6 +772,9 @@ def test_sums_of_another_fit_in_a_checkpoint_are_called_damaged(tmp_path, synchr
         {name: value for name, value in state.items() if not name.startswith("1")},
         {name: np.zeros((3, 1)) for name in state},
         {**state, "0": np.zeros(1)},
+        {**state, "0.1": np.full_like(state["0.1"], np.nan)},
+        {**state, "0.1": state["0.1"].astype(complex)},
+        {**state, ".".join(["0"] * 3000): np.zeros(1)},
     ):
         checkpoint.write(altered)
         with pytest.raises(

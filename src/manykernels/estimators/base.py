@@ -534,8 +534,7 @@ class MKL(CallbackSupportMixin, KernelEstimator):
                     self._progress(on_iteration),
                     calibrate=getattr(self, "calibrate", False),
                 )
-            if not apart:
-                warn_of_rounding(task.problem, result, self.target_mean_)
+            warn_of_rounding(task.problem, result, self.target_mean_)
             self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
                 Y = encoded(self._check_targets(y), self._n_classes, self.loss_)

@@ -274,7 +274,8 @@ class MKLClassifier(ClassifierMixin, MKL):
         with within_floats("y"):
             check_classification_targets(y)
         y = column_or_1d(y, warn=True)
-        self.classes_ = targets.distinct_classes(y if classes is None else classes, "classification")
+        labels, name = (y, "y") if classes is None else (classes, "classes")
+        self.classes_ = targets.distinct_classes(labels, "classification", name)
         return targets.class_codes(y, self.classes_)
 
     def _check_targets(self, y):

@@ -54,12 +54,12 @@ def announced_classes(classes) -> np.ndarray:
         raise ValueError("classes mixes labels of several types; use text, or numbers.") from None
 
 
-def distinct_classes(y: np.ndarray, task: str) -> np.ndarray:
-    """Return the sorted labels, at least two, or raise; `task` names what needs them."""
+def distinct_classes(y: np.ndarray, task: str, name: str = "y") -> np.ndarray:
+    """Return the sorted labels of the argument `name`, at least two, or raise; `task` says what needs them."""
     labels = np.unique(y)
     if len(labels) < 2:
         raise ValueError(
-            f"y holds one class only ({labels.tolist()[0]!r}); {task} needs at least two classes."
+            f"{name} holds one class only ({labels.tolist()[0]!r}); {task} needs at least two classes."
         )
     return labels
 

@@ -14,6 +14,8 @@ from .base import DOMAIN_SLACK, Loss, project_simplex
 
 #: Scores this far below the largest count as that far in curvatures: the squares of their exponentials are floats.
 FARTHEST = 300.0
+#: Losses are small, and want all their digits, where exponentials are below that of this many times an event's.
+NEAR = 30.0
 #: Halvings of [0, 1] that find a number to the last digit.
 HALVINGS = 60
 
@@ -176,14 +178,33 @@ class RiskSets:
         return np.searchsorted(self.left[self.event], np.arange(1, len(self.start) + 1))
 
     def total(self, f: np.ndarray) -> float:
-        """Return L(f); differences to the mean score of a tie keep the digits of a small loss."""
+        """Return L(f), small losses with all their digits: they count where C or weights are large."""
         if not len(self.start):
             return 0.0
         f = f[self.order]
-        log_sum, _ = self._log_sums(f)
-        d = np.add.reduceat(self.mass, self.first)
-        mean = np.add.reduceat((self.w * f)[self.event], self._first_event) / d
-        return float(self.mass @ (log_sum - mean[self.at] - np.log(self.mass)))
+        log_sum, log_e = self._log_sums(f)
+        # Scores of a tie from one of them, which is exactly 0, and then from their mean.
+        tied, of = f[self.event], self.left[self.event] - 1
+        d, one = np.add.reduceat(self.mass, self.first), tied[self._first_event]
+        apart = tied - one[of]
+        mean = np.bincount(of, weights=self.w[self.event] * apart) / d
+        roughly = log_sum - one[self.at] - mean[self.at] - np.log(self.mass)
+        most = np.log(d) + NEAR  # what is larger is not small, and must not overflow
+        rest, kept = np.exp(np.minimum(self._log_rest(log_e) - one - mean, most))[self.at], 1.0 - self.cut
+        w = self.w[self.event]
+        more = np.bincount(of, weights=w * np.expm1(np.minimum(apart - mean[of], most[of] - np.log(w))))[
+            self.at
+        ]
+        exactly = np.log1p(
+            np.maximum((rest + kept * more) / self.mass + (kept * d[self.at] / self.mass - 1), 0.0)
+        )
+        return float(self.mass @ np.where(roughly < 1.0, exactly, roughly))
+
+    def _log_rest(self, log_e: np.ndarray) -> np.ndarray:
+        """Return the logarithm of what is at risk and has no event, for every event time."""
+        later = np.logaddexp.accumulate(log_e[::-1])[::-1][self.start[1:]]
+        censored = np.logaddexp.reduceat(np.where(self.event, -np.inf, log_e), self.start)
+        return np.logaddexp(censored, np.append(later, -np.inf))
 
     def response(self, f: np.ndarray) -> np.ndarray:
         """Return minus the gradient: an event less the expected number of them, (n,)."""

@@ -31,7 +31,13 @@ class State:
 
 
 def newton(
-    space: Space, state: State, response: Response, curvature: Curvature, tol: float, max_iter: int = 200
+    space: Space,
+    state: State,
+    response: Response,
+    curvature: Curvature,
+    tol: float,
+    max_iter: int = 200,
+    slopes: float = 0.0,
 ) -> State:
     """Minimise ``||f||^2 / 2 + sum_t phi_t(f_t)`` for a smooth convex phi.
 
@@ -48,6 +54,8 @@ def newton(
         Stops after the step whose decrement is at most ``tol ||f||``; that is an error in f,
         not in the objective, and the step itself squares it. Stops too when rounding keeps the
         decrement from falling.
+    slopes : float
+        The norm of what responses are differences of: where f = 0 is best, it is their rounding that remains of A.
 
     Returns
     -------
@@ -77,7 +85,7 @@ def newton(
         if last:
             break
         # Rounding in A is about eps |A|, in f therefore eps |A| sqrt(scale).
-        noise = 1e-22 * space.scale * float(np.vdot(A, A))
+        noise = space.scale * max(1e-22 * float(np.vdot(A, A)), 1e-28 * slopes**2)
         stalled = stalled + 1 if decrement > 0.3 * best else 0
         best = min(best, decrement)
         if stalled >= 2 and decrement <= noise:

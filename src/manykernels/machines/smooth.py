@@ -67,7 +67,7 @@ def softmax(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
         return space.coupled(task.U[:, None] * P)
 
     V = V - V.mean(axis=1, keepdims=True)  # as at the solution; Newton's steps keep it so
-    state = newton(space, State(V, space.scores(V)), task.response, curvature, tol)
+    state = newton(space, State(V, space.scores(V)), task.response, curvature, tol, slopes=_slopes(task))
     return better(task, state.V, task.response(state.F), state.n_iter)
 
 
@@ -154,7 +154,9 @@ def ordinal(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     def curvature(F: np.ndarray, A: np.ndarray) -> Solve:
         return task.space.curved(task.U[:, None] * expit(F) * expit(-F))
 
-    state = newton(task.space, State(V, task.space.scores(V)), task.response, curvature, tol)
+    state = newton(
+        task.space, State(V, task.space.scores(V)), task.response, curvature, tol, slopes=_slopes(task)
+    )
     return better(task, state.V, task.response(state.F), state.n_iter)
 
 
@@ -172,8 +174,12 @@ def cox(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     def curvature(F: np.ndarray, A: np.ndarray) -> Solve:
         return task.space.across(sets.curve(F[:, 0]))
 
-    state = newton(task.space, State(V, task.space.scores(V)), response, curvature, tol)
+    state = newton(task.space, State(V, task.space.scores(V)), response, curvature, tol, slopes=_slopes(task))
     return better(task, state.V, response(state.F), state.n_iter)
+
+
+def _slopes(task: Task) -> float:
+    return float(np.linalg.norm(task.U))
 
 
 def _each_output(
@@ -200,13 +206,13 @@ def _each_output(
             return space.curved(weights(one.Y[:, 0], F[:, 0], U))
 
         limit = 200 if fallback is None else 40
-        state = newton(space, State(v, space.scores(v)), one.response, curvature, tol, max_iter=limit)
+        state = newton(space, State(v, space.scores(v)), one.response, curvature, tol, limit, _slopes(task))
         if fallback is not None and not state.converged:
             a = np.zeros(one.Y.shape)
             bound = slope * float(U.max())
             near, _ = proximal(space, a, space.pull(a), fallback(one), tol, bound)
             near.n_iter += state.n_iter
-            state = newton(space, near, one.response, curvature, tol, max_iter=limit)
+            state = newton(space, near, one.response, curvature, tol, limit, _slopes(task))
         return state, one.response(state.F)
 
     solved = map_in_threads(solve_one, range(task.Y.shape[1]))

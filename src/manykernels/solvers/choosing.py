@@ -166,7 +166,10 @@ def _best(trials: list[Trial]) -> Trial | None:
     if not known:
         return None
     least = min(trial.error for trial in known)
-    return next(trial for trial in known if trial.error <= least * (1 + SAME) + np.finfo(float).tiny)
+    level = (
+        least + SAME * abs(least) + np.finfo(float).tiny
+    )  # what a row adds to a likelihood may round to below 0
+    return next(trial for trial in known if trial.error <= level)
 
 
 def _error(problem: Problem, scores: np.ndarray) -> float:
@@ -194,8 +197,8 @@ def search_C(trial: Callable[[float], Trial], start: int) -> Iterator[Trial]:
             at += step
             least = min(t.error for t in found.values())
             found[at] = trial(10.0 ** (at / 2))
-            waited = 0 if found[at].error < least * (1 - CLEAR) else waited + 1
-            if not found[at].error <= least * (1 + CLEAR):  # or it is not a number
+            waited = 0 if found[at].error < least - CLEAR * abs(least) else waited + 1
+            if not found[at].error <= least + CLEAR * abs(least):  # or it is not a number
                 break
         if min(found.values(), key=lambda t: t.error) is not found[start]:
             break

@@ -14,10 +14,10 @@ from ..combination import Combination
 from ..families.base import Enumerable
 from ..families.finite import Finite
 from ..problem import Problem
-from .base import Solver, TwoStageSolver, result_of
+from .base import ROUNDING, Solver, TwoStageSolver, result_of
 from .gram_once import SolvesGrams
 from .log import Log
-from .loop import Descent, relative_gap, warn_interrupted
+from .loop import Descent, relative_gap, small_gap, warn_interrupted
 from .workspace import Iterate, Workspace
 
 #: Families up to this size are listed, so that the table shows every kernel; larger ones use a closed form.
@@ -98,7 +98,7 @@ class Single(Solver):
         self.check_params()
         log = Log(on_iteration, time.perf_counter())
         work = Workspace.over_all(problem, self.p)
-        descent = Descent(None, 0.0, log=log, later=False)
+        descent = Descent(None, ROUNDING * work.start_value(), log=log, later=False)
         try:
             descent.run(_each_alone(work))
         except KeyboardInterrupt:  # not even one kernel is done
@@ -107,8 +107,8 @@ class Single(Solver):
             descent.best, descent.interrupted = work.nothing(), True
         best = descent.answer
         if descent.interrupted:
-            warn_interrupted(descent.n_iter, "kernels", relative_gap(best.gap, best.objective, 0.0))
-        converged = best.gap <= self.tol * best.objective
+            warn_interrupted(descent.n_iter, "kernels", relative_gap(best.gap, best.objective, descent.floor))
+        converged = small_gap(best, self.tol, descent.floor)
         return result_of(work.predictor(best), best, log.trace(), n_iter=descent.n_iter, converged=converged)
 
 

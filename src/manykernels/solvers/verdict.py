@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._util.text import warn
-from ..certificates import rounding
+from ..certificates import Cs_of_targets, rounding
+from ..combination import Combination, TargetCombination
 from ..losses import Loss, get_loss
 from ..problem import Problem, Result
 
@@ -109,31 +110,48 @@ def warn_of_rounding(problem: Problem, result: Result, mean: np.ndarray) -> None
     A = result.dual_coef
     if A is None or result.gap_kind != "exact" or not A.any():
         return
-    explicit = hasattr(result.predictor, "W")
-    form = 0.0
-    if explicit:
-        form = float(np.vdot(A, result.predictor.scores(problem.X) - result.predictor.intercept))
-    C = problem.C if result.C is None else result.C
-    largest = 1.0 + float(result.combination.diag(problem.X).max())
-    s = problem.sample_weight
-    kinks = 0.0 if problem.loss.smooth else float(s @ A.any(axis=1)) / len(s)
-    offset = float(np.abs(mean).max())
+    learned, C = result.combination, problem.C if result.C is None else result.C
+    parts = [(slice(None), learned, C)]
+    if isinstance(learned, TargetCombination):
+        Cs = enumerate(Cs_of_targets(result.trace, C, A.shape[1]))
+        parts = [(slice(k, k + 1), learned.of_target(k), own) for k, own in Cs]
 
-    def share(offset: float) -> float:
-        noise = rounding(A, form, largest, C, s, explicit=explicit, kinks=kinks, offset=offset)
+    def share(means: np.ndarray) -> float:
+        noise = sum(_noise(problem, result, *part, np.abs(means[part[0]]).max()) for part in parts)
         return noise / max(abs(result.objective), np.finfo(float).tiny)
 
-    if share(offset) > FEW_DIGITS:
+    mean = np.broadcast_to(mean, A.shape[1:])
+    if share(mean) > FEW_DIGITS:
         why = (
-            f"losses are that small beside what scores are made of, with {C * float(s.max()):.0e} for C times the "
-            "largest weight; lower C, or weights that stand out"
+            f"losses are that small beside what scores are made of, with {C * float(problem.sample_weight.max()):.0e} "
+            "for C times the largest weight; lower C, or weights that stand out"
         )
-        if share(0.0) < 0.5 * share(offset):
-            why = f"the mean of y is {offset:.0e} and hides what differs between rows; subtract it"
+        if share(0.0 * mean) < 0.5 * share(mean):
+            why = (
+                f"the mean of y is {np.abs(mean).max():.0e} and hides what differs between rows; subtract it"
+            )
         warn(
-            f"rounding limits objective_ and gap_ to about {10 * share(offset):.0e} of the objective, as {why}.",
+            f"rounding limits objective_ and gap_ to about {10 * share(mean):.0e} of the objective, as {why}.",
             ConvergenceWarning,
         )
+
+
+def _noise(
+    problem: Problem, result: Result, own: slice, kernel: Combination, C: float, offset: float
+) -> float:
+    """Return about how much of the certificate of some targets, with one kernel, is rounding."""
+    assert result.dual_coef is not None
+    A, s, explicit, form = (
+        result.dual_coef[:, own],
+        problem.sample_weight,
+        hasattr(result.predictor, "W"),
+        0.0,
+    )
+    if explicit:
+        form = float(np.vdot(A, (result.predictor.scores(problem.X) - result.predictor.intercept)[:, own]))
+    largest = 1.0 + float(kernel.diag(problem.X).max())
+    kinks = 0.0 if problem.loss.smooth else float(s @ A.any(axis=1)) / len(s)
+    return rounding(A, form, largest, C, s, explicit=explicit, kinks=kinks, offset=offset)
 
 
 def best_constant(loss: Loss, targets: np.ndarray) -> np.ndarray:

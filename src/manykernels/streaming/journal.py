@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from .._util.shapes import Damaged
+from .._util.shapes import FLAGS, REAL, WHOLE, Damaged, Stored, check_arrays, demand
 from .._util.text import brief
 from .cluster import Gathered, Rows, Sums
 
 State = dict[str, np.ndarray]
+
+#: Sums lie in tuples, and rows in what was gathered; nothing that is summed goes deeper.
+DEEPEST = 8
 
 
 class Recorded(Rows):
@@ -113,10 +116,13 @@ def _lay(arrays: State, path: str, value: Sums) -> None:
 
 
 def from_arrays(arrays: State) -> list[Sums]:
-    """Return the sums that :func:`to_arrays` has laid out; Damaged for what it has not."""
+    """Return the sums that :func:`to_arrays` has laid out; Damaged for what it has not, or no rows add up to."""
     tree: dict[str, Any] = {}
     for path, array in arrays.items():
         *folders, name = path.split(".")
+        demand(len(folders) < DEEPEST, "it holds a sum within too many others")
+        anything = Stored(" ".join("*" * array.ndim), REAL + WHOLE + FLAGS)
+        check_arrays({"a sum": array}, {"a sum": anything})
         at = tree
         for folder in folders:
             at = at.setdefault(folder, {})
