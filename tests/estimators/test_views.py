@@ -330,3 +330,20 @@ def test_targets_that_name_the_rows_in_another_order_are_refused():
     with pytest.raises(ValueError, match=r"y has the names of the rows of X in another order.*y\.loc"):
         model.fit(frames, turned)
     assert_allclose(model.fit(frames, turned.loc[Views(frames).index]).predict(views), expected)
+
+
+@pytest.mark.parametrize("solver", ["leave_one_out", "uniform"])
+def test_views_that_only_rows_to_come_lack_are_stood_for_where_sources_tell_the_same(solver, monkeypatch):
+    for make, balances in ((copies, True), (summands, False)):
+        views, y = make(240)
+        train, test = taken(views, slice(0, 120)), taken(views, slice(120, None))
+        model = MKLRegressor(dict.fromkeys(views, Linear()), solver=solver).fit(train, y[:120])
+        assert (model.combination_.family.balance is not None) == balances
+        with monkeypatch.context() as patch:
+            for module in ("leave_one_out", "balancing"):
+                patch.setattr(f"manykernels.solvers.{module}.balance_will_pay", lambda *_: False)
+            plain = clone(model).fit(train, y[:120])
+        assert_array_equal(model.predict(test), plain.predict(test))  # rows that have all views
+        del test["p"]
+        error, its = (np.square(m.predict(test) - y[120:]).mean() for m in (model, plain))
+        assert error < 0.9 * its if balances else error == its

@@ -92,7 +92,9 @@ class Union(Searchable):
         mass = np.zeros((len(theta), len(self.parts)))
         np.add.at(mass.T, [k for k, _ in members], theta.T)
         total = np.maximum(mass.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-        q = np.array(self._presences(X)).T @ (mass / total).T
+        present = np.array(self._presences(X)).T
+        q = present @ (mass / total).T
+        q[(present == 1).all(axis=1)] = 1.0  # to the last bit: nothing changes for rows that have all views
         return np.divide(1.0, np.sqrt(q), out=np.zeros(q.shape), where=q > 0)
 
     def lacks(self, X: Rows) -> bool:

@@ -215,7 +215,7 @@ class TwoStageSolver(Solver):
     def learned(self, problem: Problem) -> Combination:
         """Return what `learn` does, or any kernel, with a warning, where there is nothing to learn.
 
-        Where rows lack views, and rows left out gain by it, it is balanced by its weights.
+        Where rows lack views, now or later, and rows left out gain by it, it is balanced by its weights.
         """
         try:
             return balanced_if_better(problem, self.learn(problem))

@@ -25,7 +25,7 @@ from ...families.union import Union
 from ...families.view import View
 from ...kernels.statistics import dense
 from ...problem import Problem, Result
-from ..balancing import balance_pays
+from ..balancing import balance_pays, balance_will_pay
 from ..bandwidth_learning.candidates import (
     Candidate,
     Effort,
@@ -633,7 +633,7 @@ class Learning:
         members = [self._member([own[i] for own in candidates]) for i in used]
         rho_sq = self.problem.scale.rho_sq(members, 1.0)
         plain = Combination(self.problem.family, members, theta[used] / rho_sq, np.sqrt(rho_sq))
-        self.balances = balance_pays(self.problem, plain)
+        self.balances = balance_pays(self.problem, plain) or balance_will_pay(self.problem, plain)
         return plain.balanced() if self.balances else plain
 
     def _views_of(self, candidates: list[Candidate]) -> np.ndarray:
