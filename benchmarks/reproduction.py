@@ -174,8 +174,8 @@ part of it does; *differs*, that it does not. A cause is given where it was meas
 random splits, data sets or seeds.
 
 ```sh
-make reproduce BENCH_ARGS="--data DIR"           # all of them; goes on where it was interrupted
-make reproduce BENCH_ARGS="--data DIR --quick"   # small problems in ten minutes: that they run, not what they show
+make reproduce BENCH_ARGS="--data DIR"           # goes on where it was interrupted
+make reproduce BENCH_ARGS="--data DIR --quick"   # ten minutes: that they run, not what they show
 ```
 
 `DIR` holds the data sets as `.npz` files; without `--data` those that OpenML has are fetched.

@@ -65,9 +65,15 @@ def setup(app):
 # -- The gallery: every script in examples/ is executed ----------------------------
 scripts = sorted(EXAMPLES.rglob("*.py")) if EXAMPLES.is_dir() else []
 if scripts:
-    headers = [EXAMPLES / f"{stem}.{end}" for stem in ("GALLERY_HEADER", "README") for end in ("rst", "txt")]
+    headers = [
+        EXAMPLES / f"{stem}.{end}"
+        for stem in ("GALLERY_HEADER", "README")
+        for end in ("rst", "txt")
+    ]
     if not any(path.is_file() for path in headers):
-        raise ConfigError("examples/ has scripts but no GALLERY_HEADER.rst to introduce them; add it.")
+        raise ConfigError(
+            "examples/ has scripts but no GALLERY_HEADER.rst to introduce them; add it."
+        )
     extensions.append("sphinx_gallery.gen_gallery")
     sphinx_gallery_conf = {
         "examples_dirs": [str(EXAMPLES)],
@@ -84,6 +90,7 @@ if scripts:
         "show_signature": False,
         "write_computation_times": False,
         "capture_repr": ("_repr_html_", "__repr__"),
+        "ignore_repr_types": r"Display'>$",  # the figure says it
     }
 else:
     # The table of contents names the gallery, so it must exist.
@@ -104,7 +111,8 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
     "show_toc_level": 2,
-    "secondary_sidebar_items": ["page-toc"],
+    # Wide tables have the whole width.
+    "secondary_sidebar_items": {"**": ["page-toc"], "reproduction": []},
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
 }

@@ -24,7 +24,7 @@ a, b, c = rng.uniform(-np.pi, np.pi, (3, 600))
 table = pd.DataFrame({"a (degrees)": np.degrees(a), "b (radians)": b, "c (mm)": 1000 * c})
 y = np.sin(a) + 7 * np.sin(b) ** 2 + 0.1 * c**4 * np.sin(a)
 model = MKLRegressor().fit(table, y)
-model.loo_score_
+round(model.loo_score_, 3)
 
 # %%
 # Every component, with its share of the variance under the product of the columns' margins. Under uniform columns the

@@ -53,13 +53,15 @@ class Takes(_Written):
         from manykernels.losses import LOSSES
 
         wanted = self.arguments[0]
-        name, solver = next((n, s) for n, s in solvers().items() if type(s).__name__ == wanted)
+        name, solver = next(
+            (n, s) for n, s in solvers().items() if type(s).__name__ == wanted
+        )
         kinds = ", ".join(KIND_WORDS[kind] for kind in kinds_of(solver))
         losses = losses_of(solver)
         refused = [loss for loss in LOSSES if loss not in losses]
         told = _coded(losses) if len(losses) <= len(refused) else "all" + _but(refused)
         return [
-            f'| by name | `solver="{name}"` |',
+            f'| name | `solver="{name}"` |',
             "|---|---|",
             f"| defaults | {_coded(_defaults(type(solver))) or 'no parameters'} |",
             f"| kernels | {kinds} |",
@@ -71,7 +73,10 @@ class Takes(_Written):
 
 def _defaults(kind) -> list[str]:
     """Return the parameters of a class, as they are by default."""
-    return [f"{name}={_shown(p.default)}" for name, p in inspect.signature(kind).parameters.items()]
+    return [
+        f"{name}={_shown(p.default)}"
+        for name, p in inspect.signature(kind).parameters.items()
+    ]
 
 
 def _coded(words) -> str:
@@ -101,7 +106,12 @@ class Compatibility(_Written):
         every = solvers()
         if self.arguments[0] == "kernels":
             words = [word[0].upper() + word[1:] for word in KIND_WORDS.values()]
-            return _grid("Solver", words, every, lambda name: [x in kinds_of(every[name]) for x in KINDS])
+            return _grid(
+                "Solver",
+                words,
+                every,
+                lambda name: [x in kinds_of(every[name]) for x in KINDS],
+            )
         return _grid(
             "Solver",
             [f"`{x}`" for x in LOSSES],
@@ -115,7 +125,9 @@ def _grid(corner, heads, rows, marks) -> list[str]:
     lines = [f"| {corner} | " + " | ".join(heads) + " |", "|---|" + ":-:|" * len(heads)]
     for name, solver in rows.items():
         cells = ["✓" if mark else "–" for mark in marks(name)]
-        lines.append(f"| [{type(solver).__name__}](solvers/{name}.md) | " + " | ".join(cells) + " |")
+        lines.append(
+            f"| [{type(solver).__name__}](solvers/{name}.md) | " + " | ".join(cells) + " |"
+        )
     return lines
 
 
@@ -130,8 +142,12 @@ class Commands(_Written):
         lines = []
         for name, command in typer.main.get_command(application()).commands.items():
             arguments = [p for p in command.params if not p.opts[0].startswith("-")]
-            options = [p for p in command.params if p.opts[0].startswith("-") and not p.hidden]
-            usage = " ".join(p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments)
+            options = [
+                p for p in command.params if p.opts[0].startswith("-") and not p.hidden
+            ]
+            usage = " ".join(
+                p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments
+            )
             lines += ["", f"## {name}", "", inspect.cleandoc(command.help), ""]
             lines += [
                 "```text",
@@ -140,7 +156,10 @@ class Commands(_Written):
                 "",
             ]
             lines += ["| | What it says | Default |", "|---|---|---|"]
-            lines += [f"| `{p.name.upper()}` | {_cell(p.help)} | {_default(p)} |" for p in arguments]
+            lines += [
+                f"| `{p.name.upper()}` | {_cell(p.help)} | {_default(p)} |"
+                for p in arguments
+            ]
             lines += [f"| {_flags(p)} | {_cell(p.help)} | {_default(p)} |" for p in options]
         return lines
 
@@ -171,14 +190,21 @@ def with_defaults(app, what, name, obj, options, lines):
         parameters = inspect.signature(obj).parameters
     except (TypeError, ValueError):
         return
-    start = next((i for i, line in enumerate(lines[:-1]) if line.strip() == "Parameters"), None)
+    start = next(
+        (i for i, line in enumerate(lines[:-1]) if line.strip() == "Parameters"), None
+    )
     if start is None:
         return
     for i in range(start + 2, len(lines)):
         if i + 1 < len(lines) and re.fullmatch(r"-{3,}", lines[i + 1].strip()):
             return
         found = re.fullmatch(r"(\w+) : (.+)", lines[i])
-        if not found or found[1] not in parameters or "optional" in found[2] or "default" in found[2]:
+        if (
+            not found
+            or found[1] not in parameters
+            or "optional" in found[2]
+            or "default" in found[2]
+        ):
             continue
         default = parameters[found[1]].default
         if default is not inspect.Parameter.empty:
@@ -205,7 +231,9 @@ def _formula(self, node):
 
 def _displayed(self, node):
     """Write a formula of its own."""
-    self.body.append(f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>')
+    self.body.append(
+        f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>'
+    )
     raise nodes.SkipNode
 
 
@@ -215,6 +243,8 @@ def setup(app):
     app.add_directive("takes", Takes)
     app.add_directive("compatibility", Compatibility)
     app.add_directive("commands", Commands)
-    app.connect("autodoc-process-docstring", with_defaults, priority=100)  # before numpydoc reads them
+    app.connect(
+        "autodoc-process-docstring", with_defaults, priority=100
+    )  # before numpydoc reads them
     app.connect("autodoc-process-signature", with_fractions)
     return {"parallel_read_safe": True}

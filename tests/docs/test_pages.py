@@ -1,5 +1,6 @@
 """The code on the pages runs, prints what they show, and their links lead somewhere."""
 
+import ast
 import html
 import os
 import re
@@ -38,3 +39,22 @@ def test_the_flowchart_leads_to_pages_that_exist():
     assert [
         t for t in targets if f"({t}.md" not in words and f"({t.removeprefix('./')}.md" not in words
     ] == []
+
+
+def _taken_for_links(docstring):
+    """Names that end in an underscore, outside literals and before no type: reStructuredText takes them for links."""
+    text = re.sub(r"(`+)[^`]+\1", "", docstring)
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith((">>>", "..."))]
+    prose = "\n".join(line.split(" : ", 1)[-1] if re.match(r"[\w, ]+ : ", line) else line for line in lines)
+    return re.findall(r"(?<![\w*.])[A-Za-z]\w*_(?=[,.;)\s]|$)", prose)
+
+
+def test_no_docstring_holds_a_link_that_leads_nowhere():
+    found = {}
+    for path in (DOCS.parent / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                names = _taken_for_links(ast.get_docstring(node) or "")
+                found |= {f"{path.name}, {node.name}": names} if names else {}
+    assert found == {}
+    assert _taken_for_links("Of ``a_`` and b_, all.") == ["b_"]

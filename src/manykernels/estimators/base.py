@@ -701,7 +701,7 @@ class MKL(CallbackSupportMixin, KernelEstimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """How much each column counts: its mean absolute Shapley value, in shares of their sum, (n_features_in_,).
+        """How much each column counts: its mean absolute Shapley value, in shares of their sum, (n_features,).
 
         In closed form over interactions of all orders, wherever kernels are products or sums over columns; estimated
         for random features. Columns are drawn from their margins over at most 256 training rows. A category's levels

@@ -123,7 +123,7 @@ class MKLClassifier(ClassifierMixin, MKL):
         With LeaveOneOut: scores and probabilities of the training rows, each left out, and their accuracy, an honest
         one.
     solver_, loss_, normalize_ : what ``"auto"`` became
-    feature_importances_ : (n_features_in_,) array
+    feature_importances_ : (n_features,) array
         How much each column counts: its mean absolute Shapley value, in shares of their sum; computed when asked for.
     n_features_in_, feature_names_in_ : int, array
 

@@ -103,7 +103,7 @@ class MKLRegressor(RegressorMixin, MKL):
     loo_score_, loo_prediction_ : float, array
         With LeaveOneOut: predictions for the training rows, each left out, and their R², an honest one.
     solver_, loss_, normalize_ : what ``"auto"`` became
-    feature_importances_ : (n_features_in_,) array
+    feature_importances_ : (n_features,) array
         How much each column counts: its mean absolute Shapley value, in shares of their sum; computed when asked for.
     n_features_in_, feature_names_in_ : int, array
 

@@ -116,7 +116,7 @@ def importances(model: Any, rows: np.ndarray) -> np.ndarray:
 
     Returns
     -------
-    (n_features_in_,) array
+    (n_features,) array
         Adds up to 1, or is 0 throughout for a constant.
     """
     predictor = predictor_of(model)
