@@ -15,6 +15,7 @@ def test_the_demonstration_finds_out_the_noise(tmp_path, capsys):
     assert learned > svc
     screen = capsys.readouterr().out
     assert "pure noise, added here" in " ".join(screen.split())
+    assert "Among these are 10 of the 10" in " ".join(screen.split())
     assert "show" in screen and str(tmp_path / "out" / "houses.mk") in screen
     assert (tmp_path / "out" / "houses.html").exists()
     arguments = ["predict", str(tmp_path / "out" / "digits.mk"), str(tmp_path / "out" / "new-digits.csv")]

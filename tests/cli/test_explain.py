@@ -43,6 +43,11 @@ def test_components_are_those_of_the_findings(place):
     assert [r["share"] for r in told["components"]] == pytest.approx([r["share"] for r in parts.records()])
     assert {r["name"] for r in told["columns"]} == {"rna_1", "rna_2", "age"}
     assert "more" in run("explain", folder / "m.mk", folder / "d.csv", "--top", 1)
+    # What rounds to nothing is counted, not listed, unless it is asked for.
+    count = len(told["components"])
+    assert min(r["share"] for r in told["components"]) < 5e-4
+    assert " 0.0 %  0.0\n" not in run("explain", folder / "m.mk", folder / "d.csv")
+    assert " more " not in run("explain", folder / "m.mk", folder / "d.csv", "--top", count)
 
 
 def test_the_parts_of_every_row_are_written(place):

@@ -122,6 +122,8 @@ OPTIONS = {
     "sep": (["--sep", "::"], "--sep is '::'; it must be one letter"),
     "same": (["--sep", ",", "--decimal", ","], "sep and decimal are both ','; they must differ."),
     "encoding": (["--encoding", "utf-5"], "--encoding is 'utf-5', which is no encoding of text"),
+    "solver": (["--solver", "foo"], "triply-stochastic, ufo, uniform."),
+    "p": (["--p", "3"], "--p is 3.0; use a number in [1, 2]."),
     "memory": (["--memory", "lots"], "--memory is 'lots'; pass a number of bytes"),
 }
 

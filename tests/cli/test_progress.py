@@ -20,7 +20,7 @@ from rich.console import Console  # noqa: E402
 
 from manykernels import MKLRegressor, cli  # noqa: E402
 from manykernels._util.pace import duration, seconds_for  # noqa: E402
-from manykernels.cli import progress  # noqa: E402
+from manykernels.cli import progress, screens  # noqa: E402
 from manykernels.estimators.forecast import Forecast  # noqa: E402
 from manykernels.solvers.log import Stage, logger  # noqa: E402
 
@@ -74,6 +74,18 @@ def test_quiet_prints_nothing_but_the_result(data):
 def test_no_line_in_a_file_ends_with_blanks(data):
     result = fit(data)
     assert all(line == line.rstrip() for line in (result.stdout + result.stderr).splitlines())
+
+
+def test_a_sentence_breaks_between_words_on_a_terminal_and_not_at_all_in_a_log():
+    path = "/a/long/path/that/is/not/broken/even/where/it/is/longer/than/a/line"
+    said = {}
+    for terminal in (True, False):
+        stream = io.StringIO()
+        console = Console(file=stream, width=40, force_terminal=terminal, color_system=None)
+        screens._print_line(console, f"A sentence that is longer than forty letters names {path} once.")
+        said[terminal] = stream.getvalue().splitlines()
+    assert said[True] == ["A sentence that is longer than forty", "letters names", path, "once."]
+    assert len(said[False]) == 1
 
 
 def watched(every, *stages):

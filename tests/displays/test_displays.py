@@ -20,6 +20,7 @@ from manykernels.displays.calibration import wilson
 from manykernels.displays.look import INK, shortened, svg
 from manykernels.families import Products
 from manykernels.findings import components
+from manykernels.findings.anova import Effect
 from manykernels.kernels import Linear
 from manykernels.solvers import Greedy, LpNorm, SimpleMKL
 
@@ -248,6 +249,22 @@ def test_panels_are_the_largest_components_in_the_columns_units(mixed):
     assert np.array_equal(line.get_ydata(), parts.effect("dose").values)
     levels = [t.get_text() for t in by_name["arm"][1].get_xticklabels()]
     assert levels == ["a", "b", "c"]
+
+
+def test_an_axis_of_dates_has_a_few_labels():
+    rng = np.random.default_rng(0)
+    days = np.sort(rng.choice(2000, 40, replace=False)) + np.datetime64("2018-01-01")
+    dose = np.linspace(0, 1, 5)
+    grids = {("day",): (days.astype("datetime64[s]"),), ("day", "dose"): (days.astype("datetime64[s]"), dose)}
+    effects = []
+    for columns, grid in grids.items():
+        values = rng.random(tuple(map(len, grid)))
+        effects.append(Effect((0,), " × ".join(columns), columns, grid, values, 0 * values))
+    display = ComponentsDisplay(effects, [0.7, 0.3]).plot()
+    display.figure_.canvas.draw()
+    for axis in display.axes_:
+        labels = [t.get_text() for t in axis.get_xticklabels()]
+        assert 2 <= len(labels) <= 7 and all(label in map(str, range(2014, 2027)) for label in labels)
 
 
 def test_components_need_as_many_axes_as_panels(mixed):

@@ -43,6 +43,13 @@ def test_the_table_has_the_largest_share_first(found):
     assert table["name"][0] == "height" and table["component"][0] == (0,)
 
 
+def test_errors_of_shares_stay_shares_where_columns_go_together():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 1)) + 0.1 * rng.standard_normal((80, 8))
+    model = MKLRegressor([RBF(1.0)], C=10.0).fit(X, X[:, 0])
+    assert (components(model, X).standard_errors < 1).all()  # the total of the margins is small there
+
+
 def test_effects_are_in_the_units_of_the_columns(found):
     effect = found.effect("height")
     assert effect.columns == ("height",) and effect.values.shape == effect.grid[0].shape == (101,)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from manykernels import MKLClassifier, MKLRegressor
+from manykernels import MKLClassifier, MKLOutlier, MKLRegressor, MKLSurvival
+from manykernels.displays.components import effect_on
+from manykernels.kernels import RBF, Linear
 from manykernels.report import collect
 from manykernels.report.contents import FOLDS
 from manykernels.solvers import LpNorm
@@ -90,7 +92,28 @@ def test_a_solver_without_rows_left_out_is_cross_validated(tmp_path):
     model.report(tmp_path / "r.html", X, y, baselines=[])
     page = (tmp_path / "r.html").read_text()
     assert "This solver keeps no predictions of rows left out." in page
-    assert re.search(r"at most \d\.\de-\d+ of that below", page)
+    assert re.search(r"is lower by at most \d\.\de-\d+ of it", page)
+    assert effect_on(model) == "effect on the score of 0"
+
+
+def test_times_until_an_event_are_scored_by_their_order(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    time, seen = rng.exponential(np.exp(-2 * X[:, 0])), rng.random(60) < 0.8
+    model = MKLSurvival([RBF(2.0), Linear()], C=1.0).fit(X, (seen, time))
+    model.report(tmp_path / "r.html", X, (seen, time))
+    page = (tmp_path / "r.html").read_text()
+    assert "times until an event to predict" in page and "Concordance" in page
+    folds, constant = re.findall(r'<td class="n">(\d\.\d{4})</td><td class="n">', page)[:2]
+    assert float(folds) > 0.6 and constant == "0.5000"
+
+
+def test_a_course_of_one_step_is_not_drawn(regression, tmp_path):
+    _, X, y, page = regression
+    model = MKLRegressor([Linear()], solver="uniform", C=1.0).fit(X, y)
+    model.report(tmp_path / "r.html", X, y, baselines=[])
+    assert "The course of the fit." in page
+    assert "The course of the fit." not in (tmp_path / "r.html").read_text()
 
 
 def test_noise_is_called_noise(tmp_path):
@@ -116,6 +139,9 @@ def test_bad_places_and_targets_are_sentences(regression, tmp_path):
         model.report(tmp_path / "r.pdf", X, y)
     with pytest.raises(FileNotFoundError, match="does not exist; create it first"):
         model.report(tmp_path / "no" / "r.html", X, y)
+    outliers = MKLOutlier([RBF(1.0)]).fit(X)
+    with pytest.raises(ValueError, match="MKLOutlier has none; look at combination_"):
+        outliers.report(tmp_path / "r.html", X, None)
     with pytest.raises(ValueError, match="a report is about one target"):
         model.report(tmp_path / "r.html", X, np.c_[y, y])
     assert list(tmp_path.iterdir()) == []

@@ -105,12 +105,12 @@ def _in_one_sentence(function, words: dict[str, Any], quiet: bool = False, debug
 
 def _in_options(text: str, words: dict[str, Any]) -> str:
     """Return a sentence of the library in the words of the command line: X is the table, and parameters are options."""
+    text = re.sub(r"^(p|max_iter) of \w+ is (.*?)( or 'auto')?\.$", r"\1 is \2.", text)
     text = re.sub(
         r"^(sep|decimal|encoding|memory|C|loss|solver|p|max_iter|degree) (is|and) ", r"--\1 \2 ", text
     )
-    text = text.replace("--max_iter", "--max-iter").replace(
-        "name the encoding, ", "name the encoding with --encoding "
-    )
+    text = text.replace("--max_iter", "--max-iter").replace(", or a solver.", ".")
+    text = text.replace("name the encoding, ", "name the encoding with --encoding ")
     return re.sub(r"^X (has|cannot|holds) ", rf"{words.get('data', 'X')} \1 ", text)
 
 
@@ -248,7 +248,7 @@ def explain(
     model: options.Model,
     data: options.Data,
     by: options.By = "column",
-    top: options.Top = None,
+    top: options.TopParts = None,
     output: options.PartsOutput = None,
     as_json: options.Json = False,
     force: options.TableForce = False,

@@ -21,6 +21,8 @@ from .tables import open_table_of, table_writer
 
 #: Components that are listed, unless told.
 TOP = 15
+#: Shares below this are 0.0 %, and are not listed unless asked for.
+LEAST = 5e-4
 #: What a row may be split by.
 PARTS = ("column", "kernel", "view")
 #: Rows that margins are taken over: shares and curves settle long before.
@@ -74,7 +76,7 @@ def explain(
         record |= {"views": views} if views else {}
         print(json.dumps(plain(record), indent=2, ensure_ascii=False))
     else:
-        print_components(parts.records(), TOP if top is None else top)
+        print_components(parts.records(), top)
         if views:
             _print_views(views)
     if output is not None:
@@ -149,8 +151,10 @@ def _print_views(views: dict[str, float]) -> None:
     stdout().print()
 
 
-def print_components(records: list[dict[str, Any]], top: int) -> None:
-    """Print what the prediction is made of, largest share first."""
+def print_components(records: list[dict[str, Any]], top: int | None = None) -> None:
+    """Print what the prediction is made of, largest share first; unless told how many, those that count."""
+    if top is None:
+        top = min(TOP, sum(r["share"] >= LEAST for r in records) or TOP)
     table: Table = plain_table()
     table.add_column("Component", overflow="fold")
     for name in ("Order", "Share", "±"):

@@ -95,7 +95,7 @@ Solver = Annotated[
 MaxIter = Annotated[int | None, Option(help="Most iterations, for solvers that iterate.", min=1, metavar="N")]
 Norm = Annotated[
     float | None,
-    Option(help="Norm over kernels, 1 < p <= 2: the smaller, the sparser (lp-norm).", metavar="NUMBER"),
+    Option(help="Norm over kernels, 1 <= p <= 2: the smaller, the sparser (lp-norm).", metavar="NUMBER"),
 ]
 Loss = Annotated[str, Option(help="auto, hinge, logistic, softmax, squared, ...", metavar="NAME")]
 Cost = Annotated[
@@ -205,6 +205,14 @@ By = Annotated[
         help="What to split predictions by: column, kernel or view.",
         metavar="NAME",
         autocompletion=_begins("column, kernel, view"),
+    ),
+]
+TopParts = Annotated[
+    int | None,
+    Option(
+        help="List this many components; by default those that are more than 0.0 %, 15 at most, and all with --json.",
+        min=0,
+        metavar="N",
     ),
 ]
 PartsOutput = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
@@ -110,26 +111,33 @@ def is_quiet() -> bool:
 def say(text: str) -> None:
     """Print one line as it is: brackets in a name are no markup, and a path is not broken."""
     if not is_quiet():
-        stdout().print(Text(text), soft_wrap=True)
+        _print_line(stdout(), text)
 
 
 def tell(text: str) -> None:
     """Print a line on the error stream, for who waits."""
     if not is_quiet():
-        stderr().print(Text(text), soft_wrap=True)
+        _print_line(stderr(), text)
 
 
 def note(text) -> None:
     """Print a note on the error stream."""
     if is_quiet():
         return
-    stderr().print(Text(f"Note: {text}", style="yellow"), soft_wrap=True)
+    _print_line(stderr(), f"Note: {text}", "yellow")
 
 
 def complain(text: str) -> None:
     """Print an error on the error stream, if anybody reads it."""
     with unread():
-        stderr().print(Text(text, style="red"), soft_wrap=True)
+        _print_line(stderr(), text, "red")
+
+
+def _print_line(console: Console, text: str, style: str = "") -> None:
+    """Print a sentence: broken between words on a terminal, never within a path; in a log it is one line."""
+    if console.is_terminal:
+        text = textwrap.fill(text, console.width, break_long_words=False, break_on_hyphens=False)
+    console.print(Text(text, style), soft_wrap=True)
 
 
 @contextmanager

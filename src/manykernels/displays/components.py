@@ -73,11 +73,8 @@ class ComponentsDisplay:
         """
         from ..findings import components
 
-        classes = getattr(estimator, "classes_", None)
-        name = "effect"
-        if classes is not None:  # two classes have one score, the second's
-            name = f"effect on the score of {classes[1 if len(classes) == 2 else output]}"
-        return cls.from_components(components(estimator, background), top=top, output=output, name=name)
+        parts, name = components(estimator, background), effect_on(estimator, output)
+        return cls.from_components(parts, top=top, output=output, name=name)
 
     @classmethod
     def from_components(
@@ -142,6 +139,14 @@ class ComponentsDisplay:
         return figure, list(grid.flat[:n])
 
 
+def effect_on(estimator: Any, output: int = 0) -> str:
+    """Return what an effect is on, for an axis; two classes have one score, the second's."""
+    classes = getattr(estimator, "classes_", None)
+    if classes is None:
+        return "effect"
+    return f"effect on the score of {shortened(str(classes[1 if len(classes) == 2 else output]), 20)}"
+
+
 def _of_output(effect: Effect, output: int) -> Effect:
     """Return the effect on one of several outputs."""
     if effect.values.ndim == len(effect.grid):
@@ -149,16 +154,18 @@ def _of_output(effect: Effect, output: int) -> Effect:
     return replace(effect, values=effect.values[..., output])
 
 
-def _is_numeric(values: np.ndarray) -> bool:
-    return np.asarray(values).dtype.kind in "iuf"
+def _is_ordered(values: np.ndarray) -> bool:
+    """Whether values are numbers or dates, and no levels."""
+    return np.asarray(values).dtype.kind in "iufM"
 
 
 def _draw_curve(ax: Any, effect: Effect, reach: tuple[float, float], name: str) -> None:
-    """Draw a curve over a column of numbers, points over levels."""
+    """Draw a curve over a column of numbers or dates, points over levels."""
     grid = effect.grid[0]
     ax.axhline(0, color=INK, linewidth=0.8, alpha=0.5)
-    if _is_numeric(grid):
+    if _is_ordered(grid):
         ax.plot(grid, effect.values, color=COLOURS[0], linewidth=1.8)
+        _label_dates(ax.xaxis, grid)
     else:
         places = np.arange(len(grid))
         ax.vlines(places, 0, effect.values, color=COLOURS[0], linewidth=2)
@@ -174,22 +181,33 @@ def _draw_curve(ax: Any, effect: Effect, reach: tuple[float, float], name: str) 
 def _draw_map(ax: Any, effect: Effect, top: float) -> None:
     """Draw an interaction of two columns, blue below and red above zero; `top` has the darkest colour."""
     x, y = effect.grid
-    places = [g if _is_numeric(g) else np.arange(len(g)) for g in (x, y)]
+    places = [g if _is_ordered(g) else np.arange(len(g)) for g in (x, y)]
     mesh = ax.pcolormesh(
         *places, effect.values.T, cmap=DIVERGING, vmin=-top, vmax=top, shading="nearest", rasterized=True
     )
     for axis, grid in ((ax.xaxis, x), (ax.yaxis, y)):
-        if not _is_numeric(grid):
+        if not _is_ordered(grid):
             _label_levels(axis, grid)
+        _label_dates(axis, grid)
     ax.set_xlabel(shortened(effect.columns[0], 34))
     ax.set_ylabel(shortened(effect.columns[1], 34))
     ax.figure.colorbar(mesh, ax=ax, shrink=0.9)
 
 
+def _label_dates(axis: Any, grid: Any) -> None:
+    """Label an axis of dates by a few short ones; other axes stay as they are."""
+    if np.asarray(grid).dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(minticks=2, maxticks=5)
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(ConciseDateFormatter(locator))
+
+
 def _label_levels(axis: Any, levels: Any) -> None:
     """Name the levels of a category, slanted where there are many."""
     names = [shortened(str(level), 14) for level in levels]
-    long = sum(map(len, names)) > 24
+    long = sum(map(len, names)) > 20
     axis.set_ticks(range(len(names)), names)
     if long and axis.axis_name == "x":
         for label in axis.get_ticklabels():

@@ -255,6 +255,22 @@ class MKLSurvival(MKL):
         check_consistent_length(risks, time)
         return concordance(event, time, risks, check_weights(sample_weight, risks[:, None]))
 
+    def report(self, path, X, y, **options) -> None:
+        """Write what the model says, and how sure that is, as one HTML file.
+
+        Parameters
+        ----------
+        path : path that ends in .html
+            It appears when it is complete; it needs no network to be read.
+        X, y : the rows that the model was fitted on, and their targets
+            In any form that ``fit`` takes.
+        **options : see :func:`manykernels.report.write_report`
+        """
+        event, time = survival_times(y)
+        both = np.empty(len(time), dtype=[("event", bool), ("time", float)])
+        both["event"], both["time"] = event, time
+        super().report(path, X, both, **options)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True

@@ -142,7 +142,8 @@ class Components:
         if isinstance(self._expansion, Sampled):  # the points that it was estimated from stand for the rows
             return drawn
         squares = np.square(self._at(background[some])[0]).sum(axis=2)
-        ratio = (squares - self.shares * squares.sum(axis=1, keepdims=True)) / total
+        sums = squares.sum(axis=1, keepdims=True)  # where columns go together, their mean is not the total
+        ratio = (squares - self.shares * sums) / (sums.mean() or 1.0)
         return np.hypot(ratio.std(axis=0) / math.sqrt(len(background)), drawn)
 
     def records(self) -> list[dict[str, Any]]:

@@ -10,9 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone, is_classifier, is_outlier_detector
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -55,7 +54,7 @@ class Contents:
     model : fitted estimator
     X, y : the rows and targets
     n_rows, n_columns : int
-    measure : {"R²", "accuracy"}
+    measure : {"R²", "accuracy", "concordance"}
     scores : list of Score
         The model first, then baselines.
     left_out : array or None
@@ -102,8 +101,9 @@ def collect(
 
     Parameters
     ----------
-    model : fitted MKLClassifier or MKLRegressor
+    model : fitted MKLClassifier, MKLRegressor or MKLSurvival
     X, y : the rows it was fitted on, and their targets
+        Of a MKLSurvival a structured array, the event and the time.
     title : str, optional
     baselines : sequence of str
         Methods of ``report.peers.PEERS`` to cross-validate beside it; a constant is always there.
@@ -116,6 +116,11 @@ def collect(
     Contents
     """
     check_is_fitted(model)
+    if is_outlier_detector(model):
+        raise ValueError(
+            f"A report says how well a target is predicted, and {type(model).__name__} has none; look at "
+            "combination_.table() and at findings.components(model, X)."
+        )
     views = as_views(X)
     rows = X if views is None else views
     y = np.asarray(y)
@@ -138,7 +143,7 @@ def collect(
         y=y,
         n_rows=len(y),
         n_columns=int(model.n_features_in_),
-        measure="accuracy" if classify else "R²",
+        measure="accuracy" if classify else "concordance" if _are_times(y) else "R²",
         scores=scores,
         left_out=left_out,
         components=parts,
@@ -147,6 +152,11 @@ def collect(
         settings=_settings(model),
         versions=_versions(),
     )
+
+
+def _are_times(y: np.ndarray) -> bool:
+    """Whether targets are times until an event, each with whether it was seen."""
+    return y.dtype.names is not None
 
 
 def _own_score(
@@ -174,6 +184,8 @@ def _baselines(
     X: Any, y: np.ndarray, classify: bool, names: Sequence[str], views: Any, seed: int
 ) -> list[Score]:
     """Return the scores of a constant and of other methods, on the same folds; they take one table only."""
+    if _are_times(y):
+        return [Score("a constant", 0.5, 0.0, "any rows")]
     constant = DummyClassifier(strategy="most_frequent") if classify else DummyRegressor()
     blank = np.zeros((len(y), 1))
     scores = [
@@ -192,12 +204,12 @@ def _fold_scores(make: Any, X: Any, y: np.ndarray, classify: bool, seed: int) ->
     kind = StratifiedKFold if classify else KFold
     if len(y) < 2 * FOLDS or (classify and np.unique(y, return_counts=True)[1].min() < FOLDS):
         return []
-    measure, out = accuracy_score if classify else r2_score, []
+    out = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for train, test in kind(FOLDS, shuffle=True, random_state=seed).split(np.zeros(len(y)), y):
             fitted = make().fit(_take(X, train), y[train])
-            out.append(float(measure(y[test], fitted.predict(_take(X, test)))))
+            out.append(float(fitted.score(_take(X, test), y[test])))
     return out
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._util.files import replacing
+from .._util.text import as_share
 from ..displays import (
     BandwidthsDisplay,
     CalibrationDisplay,
@@ -19,6 +20,7 @@ from ..displays import (
     InteractionsDisplay,
     WeightsDisplay,
 )
+from ..displays.components import effect_on
 from ..displays.look import COLOURS, INK, axes_of, svg, tidy
 from .contents import Contents, collect
 
@@ -34,7 +36,7 @@ def write_report(model: Any, path: Any, X: Any, y: Any, **options) -> None:
 
     Parameters
     ----------
-    model : fitted MKLClassifier or MKLRegressor
+    model : fitted MKLClassifier, MKLRegressor or MKLSurvival
     path : path that ends in .html
         The file appears when it is complete.
     X, y : the rows the model was fitted on, and their targets
@@ -86,10 +88,12 @@ def figures(contents: Contents) -> dict[str, str]:
         "kernels": lambda: WeightsDisplay.from_estimator(model).plot().figure_,
         "views": lambda: WeightsDisplay.from_estimator(model, by="view").plot().figure_,
         "bandwidths": lambda: BandwidthsDisplay.from_estimator(model).plot().figure_,
-        "convergence": lambda: ConvergenceDisplay.from_estimator(model).plot().figure_,
+        "convergence": lambda: _course(model),
     }
     if parts is not None:
-        drawn["effects"] = lambda: ComponentsDisplay.from_components(parts).plot().figure_
+        drawn["effects"] = lambda: (
+            ComponentsDisplay.from_components(parts, name=effect_on(model)).plot().figure_
+        )
         drawn["interactions"] = lambda: (
             InteractionsDisplay.from_components(parts, stability=contents.stability).plot().figure_
         )
@@ -115,6 +119,14 @@ def _calibration(contents: Contents) -> Any:
     return CalibrationDisplay.from_predictions(y, said, contents.model.classes_).plot().figure_
 
 
+def _course(model: Any) -> Any:
+    """Return the course of a fit of several steps."""
+    display = ConvergenceDisplay.from_estimator(model)
+    if np.count_nonzero(np.isfinite(display.values)) < 2:
+        raise ValueError("One step is no course.")
+    return display.plot().figure_
+
+
 def _residuals(contents: Contents) -> Any:
     """Return targets over predictions, each by a model that has not seen it."""
     assert contents.left_out is not None
@@ -133,7 +145,13 @@ def _residuals(contents: Contents) -> Any:
 def _gap(model: Any) -> dict[str, Any]:
     """Return the certificate in figures."""
     relative = max(model.gap_, 0.0) / max(abs(model.objective_), 1e-300)
-    return {"relative": relative, "kind": model.gap_kind_, "known": bool(np.isfinite(model.gap_))}
+    said = as_share(model.gap_, model.objective_)
+    return {
+        "relative": relative,
+        "said": said,
+        "kind": model.gap_kind_,
+        "known": bool(np.isfinite(model.gap_)),
+    }
 
 
 def _frequencies(stability: Any) -> list[dict[str, Any]]:
