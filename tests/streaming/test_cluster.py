@@ -783,6 +783,26 @@ def test_sums_of_another_fit_in_a_checkpoint_are_called_damaged(tmp_path, synchr
             products().fit(lazy, y="y", checkpoint=path)
 
 
+@pytest.mark.filterwarnings("ignore:MirrorDescent", "ignore:LpNorm")
+@pytest.mark.parametrize("make", [products, blockwise, mixed, drawn])
+def test_sums_of_any_other_form_in_a_checkpoint_are_called_damaged(tmp_path, make, synchronous):
+    """Each array in turn as no fit has it: another shape, another kind of numbers, infinite, another one's."""
+    path, lazy = tmp_path / "fit.ckpt", dd.from_pandas(frame(120), npartitions=2)
+    checkpoint = crashing(path, 2)
+    with pytest.raises(Crash):
+        make().fit(lazy, y="y", checkpoint=checkpoint)
+    state = Checkpoint(path).state
+    ways = [lambda a: a[..., None], lambda a: np.full_like(a, -np.inf), lambda a: np.zeros(a.shape, np.int64)]
+    rng = np.random.default_rng(0)
+    for name in rng.permutation(sorted(state))[:4]:
+        for way in (*ways, lambda a: a[..., :0] if a.ndim else np.zeros(0)):
+            checkpoint.write({**state, name: way(state[name])})
+            if np.array_equal(way(state[name]), state[name]):
+                continue  # nothing is there
+            with pytest.raises(ValueError, match=r"fit.ckpt is truncated or damaged: .*; delete it"):
+                make().fit(lazy, y="y", checkpoint=path)
+
+
 def test_a_journal_is_laid_out_and_read_again():
     rng = np.random.default_rng(0)
     sums = [

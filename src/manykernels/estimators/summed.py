@@ -84,7 +84,8 @@ def _recorded(opening: Opening, rows: Rows, first: Problem, contents, saved: Che
     """Return the rows with the journal of sums that a checkpoint is, and the one it holds already."""
     data = dict(contents()) | {f"partition {k}": repr(stamp) for k, stamp in enumerate(opening.stamps)}
     known = saved.resume(identity(opening.model, data, first, rows.n_rows), opening.seed)
-    found = Recorded(rows, known, saved.save)
+    none = without_rows(first)
+    found = Recorded(rows, known, saved.save, Block(none.X, none.Y, none.sample_weight, keys_of(0, 0, 0)))
     if known is not None:
         opening.model._say(f"going on from {saved.path}, which holds {found.given} rounds")
     return found

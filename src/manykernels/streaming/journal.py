@@ -16,7 +16,7 @@ import numpy as np
 
 from .._util.shapes import FLAGS, REAL, WHOLE, Damaged, Stored, check_arrays, demand
 from .._util.text import brief
-from .cluster import Gathered, Rows, Sums
+from .cluster import Block, Gathered, LocalRows, Rows, Sums
 
 State = dict[str, np.ndarray]
 
@@ -34,13 +34,23 @@ class Recorded(Rows):
         The journal of an interrupted fit.
     save : callable
         Is handed a function that returns the journal after every round, and decides whether to call it.
+    empty : Block
+        A block without rows. What it adds to a sum is nothing, in the form that the sum must have.
     """
 
-    def __init__(self, rows: Rows, known: State | None, save: Callable[[Callable[[], State]], Any]):
+    def __init__(
+        self, rows: Rows, known: State | None, save: Callable[[Callable[[], State]], Any], empty: Block
+    ):
         self.rows, self.save = rows, save
         self.n_rows, self.n_blocks = rows.n_rows, rows.n_blocks
         self.journal = [] if known is None else from_arrays(known)
         self.done, self.given = 0, len(self.journal)
+        #: The rows again, none of them, for as long as sums are read.
+        self.none: LocalRows | None = (
+            LocalRows([lambda: iter([empty])], 0, width=1, memory=0) if known else None
+        )
+        #: What stands there for what was broadcast and mapped, each beside the handle it is found by.
+        self._same: dict[int, tuple[Any, Any]] = {}
 
     @property
     def rounds(self) -> int:  # type: ignore[override]
@@ -57,16 +67,27 @@ class Recorded(Rows):
         """Say of sums from a file that a fit cannot go on with that they are damaged: it could once."""
         try:
             yield
-        except (ValueError, TypeError, IndexError, KeyError) as error:
-            if not 0 < self.done <= self.given:
+        except (ValueError, TypeError, IndexError, KeyError, AssertionError) as error:
+            # An assertion says that sums contradict one another, at once or in the end.
+            read = self.done <= self.given or isinstance(error, AssertionError)
+            if not (self.done and self.given and read):
                 raise
             raise Damaged(f"its sums are not those of this fit ({brief(str(error), 120)})") from error
 
     def broadcast(self, value):
-        return self.rows.broadcast(value)
+        return self._kept(self.rows.broadcast(value), lambda none: none.broadcast(value))
 
     def map(self, func, *args):
-        return self.rows.map(func, *args)
+        return self._kept(self.rows.map(func, *args), lambda none: none.map(func, *self._there(args)))
+
+    def _kept(self, handle: Any, make: Callable[[LocalRows], Any]) -> Any:
+        """Return a handle, and note what it stands for without rows."""
+        if self.none is not None:
+            self._same[id(handle)] = handle, make(self.none)
+        return handle
+
+    def _there(self, args: tuple[Any, ...]) -> list[Any]:
+        return [self._same.get(id(a), (None, a))[1] for a in args]
 
     def each(self, func, tasks, *args):
         return self.rows.each(func, tasks, *args)
@@ -75,19 +96,44 @@ class Recorded(Rows):
         self.done += 1
         if self.done <= self.given:
             value = self.journal[self.done - 1]
+            assert self.none is not None
+            _check_like(value, self.none.sum(func, *self._there(args)))
             self.rows.rounds += 1
             self.rows._count(value)
             return _copied(value)
+        self.none = None
+        self._same.clear()
         value = self.rows.sum(func, *args, size=size)
         self.journal.append(_copied(value))  # solvers may go on with what they get
         self.save(lambda: to_arrays(self.journal))
         return value
 
     def forget(self, *handles):
+        for handle in handles:
+            self._same.pop(id(handle), None)
         self.rows.forget(*handles)
 
     def close(self):
         self.rows.close()
+
+
+def _check_like(value: Sums, nothing: Sums) -> None:
+    """Raise Damaged unless a sum has the form of one over no rows; of those that were gathered there may be any."""
+    if isinstance(nothing, Gathered) and isinstance(value, Gathered):
+        value, nothing = tuple(a[:0] for a in value.arrays), nothing.arrays
+    if isinstance(nothing, tuple) and isinstance(value, tuple):
+        demand(len(value) == len(nothing), "a sum has other parts")
+        for one, other in zip(value, nothing, strict=True):
+            _check_like(one, other)
+        return
+    demand(
+        not isinstance(value, tuple | Gathered) and not isinstance(nothing, tuple | Gathered),
+        "a sum lies elsewhere",
+    )
+    found, wanted = np.shape(value), np.shape(nothing)
+    demand(found == wanted, f"a sum has the shape {found}, and not {wanted}")
+    kinds = np.asarray(value).dtype.kind, np.asarray(nothing).dtype.kind
+    demand(kinds[0] == kinds[1], "a sum holds another kind of numbers")
 
 
 def _copied(value: Sums) -> Sums:
