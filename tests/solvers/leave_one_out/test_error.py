@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 
 from manykernels.solvers.bandwidth_learning.left_out import (
     Rows,
+    _solved,
     factored,
     inverse_of,
     leave_out,
@@ -160,3 +161,22 @@ def test_the_temperature_is_the_best_one():
 def test_a_singular_matrix_gets_as_much_as_it_needs():
     K = np.ones((5, 5)) - 1.0
     assert np.isfinite(inverse_of(factored(K, np.zeros(5)))).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_subjects_of_any_weights_are_left_out(seed):
+    """Single precision loses the rows of a subject beside one that weighs a billion times as much."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.integers(0, 2, (N, 3)) + 1e-4 * rng.normal(size=(N, 3)), targets("squared", 2, rng)
+    rows = merged(X, Y, 10.0 ** rng.uniform(-4, 9, N), "squared", np.arange(N) // 3)[1]
+    K = np.square(1 + X @ X.T)
+    rough, exact = (leave_out(K, 1e-5, rows, dtype=t) for t in (np.float32, np.float64))
+    assert np.isfinite(rough.scores).all() and np.isfinite(rough.in_kernel).all()
+    assert rough.error >= 0.1 * exact.error
+
+
+def test_systems_that_are_singular_have_their_shortest_solution():
+    blocks, right = np.array([[[1.0, 1.0], [1.0, 1.0]]]), np.array([[[2.0], [2.0]]])
+    assert_allclose(_solved(blocks, right, np.float64), [[[1.0], [1.0]]])
+    with pytest.raises(np.linalg.LinAlgError):
+        _solved(blocks, right, np.float32)

@@ -228,7 +228,10 @@ def leave_out(K: np.ndarray, noise: float, rows: Rows, *, gradient: bool = True,
     H = inverse_of(factor, dtype)
     alpha = lapack.dpotrs(factor, rows.Y, lower=1)[0]
     if rows.subjects is not None:
-        return _leave_subjects_out(H, alpha, D, rows, gradient, dtype)
+        try:
+            return _leave_subjects_out(H, alpha, D, rows, gradient, dtype)
+        except np.linalg.LinAlgError:  # weights of very different sizes: single precision has lost some
+            return _leave_subjects_out(inverse_of(factor, np.float64), alpha, D, rows, gradient, np.float64)
     h = np.diagonal(H).astype(float)
     residual = alpha * D[:, None]  # y - f
     q = 1.0 - rows.share + rows.share * D * h  # 1 - share · S_tt, S the smoother
@@ -257,7 +260,7 @@ def _leave_subjects_out(H, alpha, D, rows: Rows, gradient: bool, dtype) -> LeftO
     E, systems = np.empty_like(alpha), []
     for B in _by_size(rows.subjects):
         systems.append((B, H[B[:, :, None], B[:, None, :]].astype(float)))
-        E[B] = np.linalg.solve(systems[-1][1], alpha[B])
+        E[B] = _solved(systems[-1][1], alpha[B], dtype)
     per_unit = rows.targets - rows.Y[rows.units] + E[rows.units]
     error, g, temperature = _judge(per_unit, rows)
     scores = rows.targets - per_unit
@@ -266,11 +269,21 @@ def _leave_subjects_out(H, alpha, D, rows: Rows, gradient: bool, dtype) -> LeftO
     G = _sums(rows, g)
     U, WH = np.empty_like(G), np.empty(H.shape, dtype=dtype)
     for B, blocks in systems:
-        U[B] = np.linalg.solve(blocks, G[B])
+        U[B] = _solved(blocks, G[B], dtype)
         W = np.einsum("kac,kbc->kab", U[B], E[B])
         WH[B] = 0.5 * (W + W.transpose(0, 2, 1)).astype(dtype) @ H[B]
     P = _in_kernel(H, alpha, U, WH.T, dtype)
     return LeftOut(error, scores, temperature, P, float(D @ np.diagonal(P)))
+
+
+def _solved(blocks: np.ndarray, right: np.ndarray, dtype) -> np.ndarray:
+    """Return the solutions of systems; of those that are singular in double precision, too, the shortest."""
+    try:
+        return np.linalg.solve(blocks, right)
+    except np.linalg.LinAlgError:
+        if dtype is not np.float64:
+            raise
+        return np.linalg.pinv(blocks, hermitian=True) @ right
 
 
 def _by_size(subjects: np.ndarray) -> list[np.ndarray]:
