@@ -10,7 +10,7 @@ import pytest
 from manykernels import MKLClassifier, MKLRegressor, load, registry
 from manykernels.families import Products
 from manykernels.kernels import RBF, Linear, Polynomial
-from manykernels.solvers import Alignment, Greedy, LpNorm, Uniform
+from manykernels.solvers import Alignment, Greedy, LpNorm, MirrorDescent, Uniform
 from manykernels.solvers.gram_once.features import fold_of
 from manykernels.solvers.gram_once.moments import Moments, few_rows
 from manykernels.streaming.cluster import Block
@@ -187,7 +187,16 @@ def test_a_sample_too_large_for_matrices_of_pairs_is_no_obstacle(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", [LpNorm(), Uniform(), Alignment(), Greedy(max_kernels=2, random_state=0)])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        LpNorm(),
+        Uniform(),
+        Alignment(),
+        Greedy(max_kernels=2, random_state=0),
+        MirrorDescent(rows=1000, max_iter=20, random_state=0),
+    ],
+)
 def test_files_are_fitted_in_bounded_memory(solver, tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for part in range(10):
@@ -199,7 +208,7 @@ def test_files_are_fitted_in_bounded_memory(solver, tmp_path):
         import numpy as np
         from manykernels import MKLRegressor
         from manykernels.families import Products
-        from manykernels.solvers import Alignment, Greedy, LpNorm, Uniform
+        from manykernels.solvers import Alignment, Greedy, LpNorm, MirrorDescent, Uniform
 
         def kilobytes(name):
             return int(dict(line.split(":", 1) for line in open("/proc/self/status"))[name].split()[0])

@@ -571,6 +571,7 @@ def bits(model):
     return (model.combination_.members, model.weights_.tobytes(), model.intercept_.tobytes(), model.gap_)
 
 
+@pytest.mark.timeout(300)  # workers import the package anew, on machines that may be busy
 def test_two_workers_give_the_bits_of_one_process_and_so_does_a_lost_one(tmp_path):
     from distributed import Client
 
