@@ -546,7 +546,9 @@ def test_what_sums_cannot_do_is_said_before_the_rows_are_read(synchronous):
 def local_cluster(n):
     from distributed import LocalCluster
 
-    dask.config.set({"distributed.scheduler.allowed-failures": 20})
+    # On a busy machine a new process takes longer than the 15 s after which Dask gives a worker up for good.
+    patience = {"distributed.deploy.lost-worker-timeout": "20 minutes"}
+    dask.config.set({"distributed.scheduler.allowed-failures": 20, **patience})
     return LocalCluster(n_workers=n, threads_per_worker=1, processes=True, dashboard_address=None)
 
 
