@@ -86,6 +86,7 @@ PARTS = (
     Part("streaming_views", papers=False),
     Part("survival_tables", papers=False),
     Part("views_tables", papers=False),
+    Part("views_lacking", papers=False),
     Part("encoding_targets", papers=False),
     Part("findings_components", papers=False),
 )
