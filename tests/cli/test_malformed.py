@@ -48,6 +48,9 @@ TABLES = {
         b"a,b\n\x00\x01\x02" + RNG.bytes(500),
         "is no text: line 2 holds a zero byte; export the table as CSV",
     ),
+    "base.csv": (b"SQLite format 3\x00" + bytes(50), "base.csv is a database; export its table as CSV."),
+    "deep.csv": (b"\x89HDF\r\n\x1a\n" + bytes(30), "deep.csv is an HDF5 file; write its table as CSV"),
+    "remark.csv": ("# made on Monday\n" + GOOD, "remark.csv has 1 name in its first line and a row of 3"),
     "photo.csv": (b"\x89PNG\r\n\x1a\n\x00\x00", "photo.csv is a picture; pass a table."),
     "paper.csv": (b"%PDF-1.7\n", "paper.csv is a PDF document; export its table as CSV."),
     "book.csv": (b"PK\x03\x04\x14\x00", "book.csv is a workbook or another archive; name it .xlsx"),
@@ -123,6 +126,8 @@ OPTIONS = {
     "same": (["--sep", ",", "--decimal", ","], "sep and decimal are both ','; they must differ."),
     "encoding": (["--encoding", "utf-5"], "--encoding is 'utf-5', which is no encoding of text"),
     "solver": (["--solver", "foo"], "triply-stochastic, ufo, uniform."),
+    "loss": (["--loss", "foo"], "--loss is 'foo'; choose one of 'squared', .*'poisson'."),
+    "degree": (["--kernels", "products", "--degree", "0"], "--degree is 0; use a whole number from 1 to"),
     "p": (["--p", "3"], "--p is 3.0; use a number in [1, 2]."),
     "memory": (["--memory", "lots"], "--memory is 'lots'; pass a number of bytes"),
 }

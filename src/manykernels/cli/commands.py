@@ -105,10 +105,12 @@ def _in_one_sentence(function, words: dict[str, Any], quiet: bool = False, debug
 
 def _in_options(text: str, words: dict[str, Any]) -> str:
     """Return a sentence of the library in the words of the command line: X is the table, and parameters are options."""
-    text = re.sub(r"^(p|max_iter) of \w+ is (.*?)( or 'auto')?\.$", r"\1 is \2.", text)
+    text = re.sub(r"^(p|max_iter|degree) of \w+ is (.*?)( or 'auto')?\.$", r"\1 is \2.", text)
     text = re.sub(
         r"^(sep|decimal|encoding|memory|C|loss|solver|p|max_iter|degree) (is|and) ", r"--\1 \2 ", text
     )
+    text = re.sub(r"^loss=(.*) is not a loss; (.*), or pass .*$", r"--loss is \1; \2.", text)
+    text = text.replace("allowed by memory=; use solver=Blockwise()", "allowed by --memory; use --solver blockwise")
     text = text.replace("--max_iter", "--max-iter").replace(", or a solver.", ".")
     text = text.replace("name the encoding, ", "name the encoding with --encoding ")
     return re.sub(r"^X (has|cannot|holds) ", rf"{words.get('data', 'X')} \1 ", text)
