@@ -110,7 +110,9 @@ def _in_options(text: str, words: dict[str, Any]) -> str:
         r"^(sep|decimal|encoding|memory|C|loss|solver|p|max_iter|degree) (is|and) ", r"--\1 \2 ", text
     )
     text = re.sub(r"^loss=(.*) is not a loss; (.*), or pass .*$", r"--loss is \1; \2.", text)
-    text = text.replace("allowed by memory=; use solver=Blockwise()", "allowed by --memory; use --solver blockwise")
+    text = text.replace(
+        "allowed by memory=; use solver=Blockwise()", "allowed by --memory; use --solver blockwise"
+    )
     text = text.replace("--max_iter", "--max-iter").replace(", or a solver.", ".")
     text = text.replace("name the encoding, ", "name the encoding with --encoding ")
     return re.sub(r"^X (has|cannot|holds) ", rf"{words.get('data', 'X')} \1 ", text)

@@ -208,9 +208,10 @@ def _in_words(name: str, said: str) -> str:
     """Return what pyarrow says of a file, in words that say what to do where the reason is known."""
     widths = re.search(r"Expected (\d+) columns, got (\d+): (.*)", said)
     if widths:
+        names = "1 name" if widths[1] == "1" else f"{widths[1]} names"
         values = "1 value" if widths[2] == "1" else f"{widths[2]} values"
         return (
-            f"{name} has {'1 name' if widths[1] == '1' else f'{widths[1]} names'} in its first line and a row of {values}, {brief(widths[3])}; "
+            f"{name} has {names} in its first line and a row of {values}, {brief(widths[3])}; "
             "quote values that hold the separator, or say what the separator is."
         )
     if "cannot infer number of columns" in said or "Empty CSV" in said:
