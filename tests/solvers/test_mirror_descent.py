@@ -488,6 +488,7 @@ def test_the_last_iterate_can_be_had():
         ({"max_iter": 0}, "max_iter of MirrorDescent"),
         ({"draws": 1.5}, "draws of MirrorDescent"),
         ({"gap_draws": 0}, "gap_draws of MirrorDescent"),
+        ({"gap_draws": 10**30}, "gap_draws of MirrorDescent"),
         ({"sampling": "best"}, "sampling of MirrorDescent is 'best'"),
         ({"step": "fast"}, "step of MirrorDescent is 'fast'"),
         ({"tol": -1}, "tol of MirrorDescent"),

@@ -12,9 +12,11 @@ import pytest
 import scipy.sparse as sp
 
 from manykernels import MKLRegressor, load
+from manykernels._util.shapes import Damaged
 from manykernels.kernels import RBF
 from manykernels.persistence import read_metadata, save
 from manykernels.tables import Columns
+from manykernels.tables.quantities import learn_number, weights_of
 
 N = 60
 DAYS = [dt.datetime(2020, 1, 1) + dt.timedelta(hours=37 * i) for i in range(N)]
@@ -607,3 +609,10 @@ def test_one_column_alone_becomes_what_it_is_in_the_table():
         alone = columns.transform_column(j, table.iloc[:, j].tolist())
         np.testing.assert_array_equal(alone, rows[:, list(origin.outside)])
     assert columns.read(table[["kind", "size"]], 1).values.tolist() == ["a", "b", "a", "c"]
+
+
+@pytest.mark.parametrize("low, high", [(1e308, 1.7e308), (-1.7e308, -1e308), (1.0, 0.0), (0.0, np.inf)])
+def test_bounds_that_leave_no_number_between_them_are_damaged(low, high):
+    known = learn_number(np.arange(5.0), weights_of(None, 5))
+    with pytest.raises(Damaged, match="what was learned of a column"):
+        known._replace(low=low, high=high).check_stored()

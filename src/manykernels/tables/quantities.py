@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._util.shapes import demand
+from .._util.shapes import LARGEST, demand
 from .._util.text import brief
 
 #: Weights below this part of their sum do not decide on which side of a quantile a value lies: sums round.
@@ -137,6 +137,8 @@ class Number(NamedTuple):
         """Raise Damaged unless numbers that came from a file can be divided by."""
         demand(all(map(math.isfinite, self)), "what was learned of a column is not finite")
         fine = self.unit > 0 and self.low <= self.high and self.spread >= 0 and self.gap_spread >= 0
+        # Bounds may be far out where nothing is bounded, but then on their own sides.
+        fine = fine and self.low <= LARGEST and self.high >= -LARGEST
         demand(fine, "what was learned of a column makes no sense")
 
 

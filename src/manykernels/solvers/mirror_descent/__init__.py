@@ -115,12 +115,12 @@ class MirrorDescent(Solver):
         "p": number(1, 2, open="right"),
         "sampling": choice("gradient", "uniform"),
         "step": choice("normalised", "theory"),
-        "draws": whole(1),
+        "draws": whole(1, 2**20),
         "rows": whole(2) | number(0, 1, open="both") | choice(None),
         "estimate": choice("all", "halves"),
         "average": FLAG,
         "tol": number(),
-        "gap_draws": whole(1),
+        "gap_draws": whole(1, 2**20),
     }
 
     def __init__(
