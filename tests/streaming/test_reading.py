@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from manykernels import MKLClassifier
 from manykernels.streaming import MissingColumn, NotNumbers, TableWriter, open_source
 from manykernels.streaming.columns import choose
 
@@ -136,3 +137,20 @@ def test_a_file_that_changes_between_passes_is_noticed(ending, tmp_path):
     path.unlink()
     with pytest.raises(ValueError, match=rf"rows\.{ending} is gone since its rows were first read"):
         list(source.chunks())
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4"])
+def test_text_that_a_damaged_feather_file_places_outside_of_it_is_no_crash(tmp_path, compression):
+    from pyarrow import feather
+
+    words = pa.array(["up", "down"] * 20)
+    places = np.frombuffer(words.buffers()[1], np.int32).copy()
+    places[7] = 2**30
+    wild = pa.Array.from_buffers(pa.string(), 40, [None, pa.py_buffer(places), words.buffers()[2]])
+    path = tmp_path / "t.feather"
+    feather.write_feather(pa.table({"x": np.arange(40.0), "y": wild}), path, compression=compression)
+    with pytest.raises(ValueError, match=r"t\.feather") as told:
+        open_source(str(path)).where_known("y")
+    assert "\n" not in str(told.value)
+    with pytest.raises(ValueError, match=r"t\.feather"):
+        MKLClassifier("laplacian", solver="blockwise", C=1.0).fit(str(path), "y")

@@ -73,7 +73,9 @@ class Tables(Source):
 
         if self.dataset.schema.names.count(name) != 1:
             return self, 0
-        table = self.dataset.to_table()
+        with in_one_sentence(self._name):
+            table = self.dataset.to_table()
+            table.validate(full=True)
         values = table.column(name)
         known = values.is_valid()
         if _is_text(values.type):
@@ -227,7 +229,7 @@ class Tables(Source):
         batches = fragment.to_batches(
             columns=columns, batch_size=self.chunk_rows, batch_readahead=2, fragment_readahead=1, **options
         )
-        yield from _enlarged(batches, min(self.chunk_rows, LEAST_ROWS))
+        yield from _enlarged(_sound(batches), min(self.chunk_rows, LEAST_ROWS))
 
     def _schema(self, pa):
         """Return the schema to read by: numbers in text may turn out to be fractions further down."""
@@ -273,6 +275,13 @@ class Tables(Source):
                 f"of {where}; remove that row, or fill it in."
             )
         return parts[0] if isinstance(self.y, str) else np.column_stack(parts)
+
+
+def _sound(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield batches whose places of text are in it: Feather and Arrow files may hold any, which Arrow would follow."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
 
 
 def _enlarged(batches, least: int) -> Iterator[Any]:
