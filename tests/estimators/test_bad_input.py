@@ -387,7 +387,7 @@ def test_a_wrong_init_is_refused():
 )
 def test_class_weights_that_make_no_sense(weights):
     says(
-        "class_weight (is|has no weight)",
+        "class_weight (of MKLClassifier is|is|has no weight)",
         lambda: MKLClassifier(class_weight=weights, kernels="gaussian", C=1.0).fit(X, y),
     )
 

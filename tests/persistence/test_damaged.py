@@ -173,6 +173,26 @@ def test_a_parameter_is_held_to_the_rules_of_new_ones(tmp_path):
         load(path)
 
 
+def test_a_parameter_of_a_model_is_held_to_its_rules(tmp_path):
+    path = tmp_path / "m.mk"
+    MKLClassifier([RBF(1.0)], solver=LpNorm(), C=1.0).fit(X, y > 0).save(path)
+    altered(path, lambda manifest, arrays: manifest["model"]["params"].update(class_weight=1))
+    with pytest.raises(ValueError, match="is truncated or damaged: class_weight of MKLClassifier is 1; use"):
+        load(path)
+
+
+def test_scores_beyond_the_range_of_floats_are_a_sentence(tmp_path):
+    path = tmp_path / "m.mk"
+    MKLRegressor([Linear()], solver=LpNorm(), C=1.0).fit(X, y).save(path)
+
+    def change(manifest, arrays):
+        arrays[predictor_arrays(manifest["model"])["W"]][:] = 1e295
+
+    altered(path, change)
+    with pytest.raises(ValueError, match=r"too extreme to compute with \(overflow"):
+        load(path).predict(1e20 * np.abs(X))
+
+
 def test_a_stream_that_was_altered_does_not_go_on(tmp_path):
     path = tmp_path / "m.mk"
     solver = Blockwise(grids=4, bins=16, random_state=0)

@@ -885,7 +885,10 @@ class MKL(CallbackSupportMixin, KernelEstimator):
     def _scores(self, X) -> np.ndarray:
         rows = self._rows(X)
         with refused_beyond_floats("X holds values, beside those that the model has learned from,"):
-            return self.result_.predictor.scores(rows)
+            F = self.result_.predictor.scores(rows)
+            if not np.isfinite(F).all():  # compiled loops overflow in silence
+                raise FloatingPointError("overflow in a sum")
+            return F
 
     def _training_data(self, X, y, sample_weight=None) -> tuple[Any, np.ndarray, np.ndarray]:
         """Return rows, encoded and centred targets and weights for a fitted model."""

@@ -12,7 +12,7 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from .._util.checks import FLAG, is_missing, refuse_missing
+from .._util.checks import FLAG, Rule, choice, is_missing, refuse_missing
 from .._util.text import brief
 from ..losses import Loss, get_loss
 from ..registry import solver_kind
@@ -139,7 +139,11 @@ class MKLClassifier(ClassifierMixin, MKL):
 
     classes_: np.ndarray
     _regresses = False
-    rules = MKL.rules | {"calibrate": FLAG}
+    rules = MKL.rules | {
+        "calibrate": FLAG,
+        "class_weight": choice(None, "balanced")
+        | Rule("a dict from label to weight", lambda value: isinstance(value, Mapping)),
+    }
 
     def __init__(
         self,
@@ -299,15 +303,12 @@ class MKLClassifier(ClassifierMixin, MKL):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             mass = np.bincount(y, weights=s, minlength=len(self.classes_))
             return targets.balancing(mass)
-        if not isinstance(self.class_weight, Mapping):
-            raise ValueError(
-                f"class_weight is {brief(self.class_weight)}; use None, 'balanced', or a dict from label to weight."
-            )
-        for label, weight in self.class_weight.items():
+        own: Any = self.class_weight
+        for label, weight in own.items():
             if is_missing(weight):
                 raise ValueError(f"class_weight has no weight for the label {label!r}; give it a number.")
         with within_floats("class_weight"):
-            return compute_sample_weight(dict(self.class_weight), self.classes_)
+            return compute_sample_weight(dict(own), self.classes_)
 
     @lazily
     def decision_function(self, X) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from .._util.checks import check_parameters
 from .._util.shapes import Damaged, Stored, check_arrays, demand
 from .._util.text import brief
 
@@ -39,6 +40,7 @@ def _check(model) -> None:
     C = getattr(model, "C", "auto")
     known = C == "auto" if isinstance(C, str) else isinstance(C, int | float | np.number) and 0 < C < np.inf
     demand(known, f"C is {brief(C)}, and no positive number")
+    check_parameters(model, getattr(model, "rules", {}))
     for solver in (model.solver, model.solver_):
         learns = hasattr(solver, "solve") or (isinstance(solver, str) and solver is not model.solver_)
         demand(learns, f"{brief(solver)} is no solver")
