@@ -58,7 +58,9 @@ def use(model, rows):
 
 def kind_of(model) -> tuple:
     """Return what says which rows a model takes."""
-    return model.n_features_in_, hasattr(model, "columns_"), model.combination_.family.pairwise
+    columns = getattr(model, "columns_", None)
+    views = getattr(columns, "names", None)  # one with another name is another view
+    return model.n_features_in_, columns is not None, model.combination_.family.pairwise, views
 
 
 def open_and_use(path, rows, kind=None) -> None:
