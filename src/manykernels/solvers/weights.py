@@ -178,24 +178,27 @@ class _Curvature:
             self.pairs.append((step, change))
             del self.pairs[:-PAIRS]
 
-    def matrix(self, theta, g):
-        """Return the BFGS matrix."""
-        B = np.diag(fixed_curvature(theta, g))
-        for step, change in self.pairs:
-            Bs = B @ step
-            B += np.outer(change, change) / (step @ change) - np.outer(Bs, Bs) / (step @ Bs)
-        return B
+    def factors(self, theta, g):
+        """Return D, U and signs of the BFGS matrix diag(D) + U diag(signs) Uᵀ, which is not formed: m may be large."""
+        D, signs = fixed_curvature(theta, g), np.tile([1.0, -1.0], len(self.pairs))
+        U = np.zeros((len(theta), len(signs)))
+        for k, (step, change) in enumerate(self.pairs):
+            Bs = D * step + U @ (signs * (U.T @ step))  # columns to come are zero
+            if step @ Bs > 0:  # else rounding is all there is
+                U[:, 2 * k] = change / np.sqrt(step @ change)
+                U[:, 2 * k + 1] = Bs / np.sqrt(step @ Bs)
+        return D, U, signs
 
     def direction(self, theta, g, alive):
         """Return the descent direction within the face of the simplex that it stays in, or zeros."""
         if not g.any():
             return np.zeros_like(g)
-        B = self.matrix(theta, g)
+        D, U, signs = self.factors(theta, g)
         level = theta @ g  # the multiplier of Σθ = 1 at a stationary point
         free = alive & ((theta > 0) | (g > level))
         while True:
             d = np.zeros(len(theta))
-            d[free] = newton_step(B[np.ix_(free, free)], g[free])
+            d[free] = constrained(solve_low_rank(D[free], U[free], signs, _with_ones(g[free])))
             outward = free & (theta <= 0) & (d < 0)
             if not outward.any():
                 return d if d @ g > 0 else np.zeros_like(d)
@@ -204,5 +207,22 @@ class _Curvature:
 
 def newton_step(B, g):
     """Return the minimiser of ½ dᵀBd - gᵀd subject to Σd = 0."""
-    inverse = np.linalg.solve(B, np.column_stack([g, np.ones(len(g))]))
+    return constrained(np.linalg.solve(B, _with_ones(g)))
+
+
+def _with_ones(g):
+    return np.column_stack([g, np.ones(len(g))])
+
+
+def constrained(inverse):
+    """Return B⁻¹g moved along B⁻¹1 to where its sum is zero."""
     return inverse[:, 0] - inverse[:, 1] * (inverse[:, 0].sum() / inverse[:, 1].sum())
+
+
+def solve_low_rank(D, U, signs, right):
+    """Return (diag(D) + U diag(signs) Uᵀ)⁻¹ right by Woodbury's identity, O(m k²) for k columns of U."""
+    inverse = right / D[:, None]
+    if not U.any():
+        return inverse
+    V = U / D[:, None]
+    return inverse - V @ np.linalg.solve(np.diag(signs) + U.T @ V, U.T @ inverse)

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,7 +41,8 @@ def multisets(r: int, degree: int) -> Iterator[tuple[int, ...]]:
         yield from itertools.combinations_with_replacement(range(r), d)
 
 
-def orderings(member: Sequence[int]) -> int:
+@lru_cache(maxsize=2**18)
+def orderings(member: tuple[int, ...]) -> int:
     """Return in how many orders a multiset can be written."""
     count = math.factorial(len(member))
     for times in Counter(member).values():

@@ -309,9 +309,9 @@ class Corrective(Pursuit):
                 return
 
     def _cut(self, point: Point, most: int) -> Point:
-        """Take away the kernels that cost least, one at a time."""
+        """Take away the kernels that cost least, one at a time near the end and an eighth of those too many before."""
         while len(point) > most:
-            point = self._refit(self._fewer(point), point)
+            point = self._refit(self._fewer(point, max(1, (len(point) - most) // 8)), point)
         return point
 
     def _refit(self, members: list[Any], point: Point) -> Point:
@@ -325,15 +325,18 @@ class Corrective(Pursuit):
             moved = self.refitter.refit(kept, moved) if kept else self.refitter.empty()
         return moved
 
-    def _fewer(self, point: Point) -> list[Any]:
-        """Return the members without the one that costs least, among those that no other needs."""
+    def _fewer(self, point: Point, count: int = 1) -> list[Any]:
+        """Return the members without those that cost least, so many of them that no other needs."""
         family: Any = self.problem.family
-        kept: list[Any] = []
+        kept = dict(enumerate(point.members))
         for i in np.argsort(point.losses, kind="stable").tolist():
-            kept = point.members[:i] + point.members[i + 1 :]
-            if not self.oracle.hereditary or len(family.rightful(kept)) == len(kept):
+            rest = [z for j, z in kept.items() if j != i]
+            if not self.oracle.hereditary or len(family.rightful(rest)) == len(rest):
+                del kept[i]
+                count -= 1
+            if not count:
                 break
-        return kept
+        return list(kept.values())
 
     # -- the end
 
