@@ -325,7 +325,7 @@ REFUSED = {
     "--max-iter is for --solver .*; auto does not have it": ["-t", "y", "--columns", "a", "--max-iter", "5"],
     "use a number in": ["-t", "y", "--columns", "a", "--p", "3"],
     "solver is 'foo'": ["-t", "y", "--columns", "a", "--solver", "foo"],
-    "loss='foo' is not a loss": ["-t", "y", "--columns", "a", "--loss", "foo"],
+    "--loss is 'foo'; choose one of": ["-t", "y", "--columns", "a", "--loss", "foo"],
     "c is -1": ["-t", "y", "--columns", "a", "--C", "-1"],
     "--task is foo": ["-t", "y", "--columns", "a", "--task", "foo"],
     "use --task classify": ["-t", "label", "--columns", "a", "--task", "regress"],

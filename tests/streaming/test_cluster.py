@@ -889,11 +889,12 @@ def test_the_cluster_is_that_of_the_client_that_dask_computes_on(threads):
             assert active_client() is None
 
 
-reading = threading.Event()  # the workers of `threads` share it
+reading, sent = threading.Event(), threading.Event()  # the workers of `threads` share them
 
 
 def _slow(data):
     reading.set()
+    sent.wait(30)  # else a slow machine has read them all before Ctrl-C comes
     time.sleep(0.5)
     return data
 
@@ -906,6 +907,7 @@ def test_ctrl_c_while_the_cluster_computes_leaves_nothing_there(threads):
     def interrupt():
         reading.wait()
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        sent.set()
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):

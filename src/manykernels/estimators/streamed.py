@@ -95,7 +95,7 @@ def _same_classes(model: Any, announced: np.ndarray | None) -> None:
 
 def source_of(model: MKL, X, y, sample_weight, checkpoint) -> Source | None:
     """Return the source to stream from, None for rows that are taken as a whole."""
-    listed = model._pairwise and isinstance(X, list | tuple)  # of kernel matrices
+    listed = model._pairwise and isinstance(X, list | tuple) and y is not None  # kernel matrices, no batches
     if is_source(X, y) and not listed:
         if is_lazy(X) and not (is_auto(model.solver) or sums_rows(model.solver)):
             raise ValueError(
