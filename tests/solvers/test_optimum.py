@@ -146,6 +146,12 @@ def test_ready_made_matrices_have_the_optimum_of_their_kernels(solver):
 # -- symmetries of the objective -----------------------------------------------------------------------
 
 
+def test_more_kernels_than_can_be_tried_one_by_one_are_refused():
+    X = np.random.default_rng(0).normal(size=(60, 30))
+    with pytest.raises(ValueError, match=r"Single fits each of 324,631 kernels alone .*use Greedy"):
+        MKLRegressor(Products(degree=5), solver=Single(), C=1.0).fit(X, X[:, 0])
+
+
 def test_the_order_of_kernels_does_not_matter():
     for order in itertools.islice(itertools.permutations(range(4)), 0, None, 5):
         shuffled = problem("hinge", family=Finite([BATCH_KERNELS[i] for i in order]))

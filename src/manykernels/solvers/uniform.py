@@ -20,6 +20,8 @@ from .log import Log
 from .loop import Descent, relative_gap, small_gap, warn_interrupted
 from .workspace import Iterate, Workspace
 
+#: Values of kernels that `Single` looks at, at the most.
+MOST_VALUES = 2e12
 #: Families up to this size are listed, so that the table shows every kernel; larger ones use a closed form.
 LONGEST_TABLE = 2000
 
@@ -71,8 +73,9 @@ class Single(Solver):
 
     minimise over i and f in H_i:  (1/n) Σ s_t ℓ(y_t, f(x_t)) + (λ/2) (ρ_i² ‖f‖² + ‖b‖²).
 
-    One machine per kernel, O(m) machines; any loss; needs a family that can be listed. The gap reported is
-    that of the convex problem with p = 1 over all kernels: what a combination could still gain.
+    One machine per kernel, each with its gap over all of them: m machines and O(m² n); any loss; needs a family that
+    can be listed. The gap reported is that of the convex problem with p = 1 over all kernels: what a combination could
+    still gain.
 
     Parameters
     ----------
@@ -97,6 +100,7 @@ class Single(Solver):
         """Fit every kernel alone and keep the best; of equals, the first."""
         self.check_params()
         log = Log(on_iteration, time.perf_counter())
+        _refuse_vast(problem.family.size(), problem.n_rows)
         work = Workspace.over_all(problem, self.p)
         descent = Descent(None, ROUNDING * work.start_value(), log=log, later=False)
         try:
@@ -110,6 +114,15 @@ class Single(Solver):
             warn_interrupted(descent.n_iter, "kernels", relative_gap(best.gap, best.objective, descent.floor))
         converged = small_gap(best, self.tol, descent.floor)
         return result_of(work.predictor(best), best, log.trace(), n_iter=descent.n_iter, converged=converged)
+
+
+def _refuse_vast(m: int, n: int) -> None:
+    """Raise ValueError for more kernels than could be compared within an hour or so."""
+    if m * m * n > MOST_VALUES:
+        raise ValueError(
+            f"solver Single fits each of {m:,} kernels alone and looks at all of them every time, {m * m * n:.0e} "
+            "values; use Greedy(max_kernels=1), or fewer kernels."
+        )
 
 
 def _each_alone(work: Workspace) -> Iterator[Iterate]:
