@@ -7,8 +7,12 @@ The partial likelihood takes such times as they are. Here the risk is high at bo
 straight line cannot follow, and four of ten patients are lost from sight.
 """
 
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from sklearn.model_selection import KFold, cross_val_score
 
 from manykernels import MKLSurvival
 from manykernels.kernels import Linear
@@ -67,3 +71,16 @@ right.legend(frameon=False, title="risk")
 for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)
 plt.show()
+
+# %%
+# Real patients: the 137 veterans with lung cancer of Kalbfleisch and Prentice (*The Statistical Analysis of Failure
+# Time Data*, 1980; from StatLib), with text and numbers as they are, in five folds. From so few there is little to
+# learn beyond a straight line, and the default does not lose by looking for it.
+here = Path(__file__).parent if "__file__" in globals() else Path()
+table = pd.read_csv(here / "data" / "veteran.csv")
+y = np.array(list(zip(table.pop("status") == "dead", table.pop("days"))), dtype=y.dtype)
+folds = KFold(5, shuffle=True, random_state=0)
+for name, model in {"learned": MKLSurvival(), "linear": MKLSurvival([Linear()])}.items():
+    rows = table if name == "learned" else pd.get_dummies(table, dtype=float)
+    scores = cross_val_score(model, rows, y, cv=folds)
+    print(f"{name}: concordance {scores.mean():.3f} ± {scores.std(ddof=1) / np.sqrt(len(scores)):.3f}")
