@@ -18,6 +18,8 @@ from .workspace import Iterate, Workspace
 MIXED = 5
 #: Steps remembered by the quasi-Newton model.
 PAIRS = 12
+#: Kernels up to which their curvature is a matrix.
+FEW = 512
 #: A kernel without weight is modelled as if it had this much, so that it can come in.
 ENTRY = 1e-3
 
@@ -219,10 +221,13 @@ def constrained(inverse):
     return inverse[:, 0] - inverse[:, 1] * (inverse[:, 0].sum() / inverse[:, 1].sum())
 
 
-def solve_low_rank(D, U, signs, right):
-    """Return (diag(D) + U diag(signs) Uᵀ)⁻¹ right by Woodbury's identity, O(m k²) for k columns of U."""
-    inverse = right / D[:, None]
-    if not U.any():
-        return inverse
-    V = U / D[:, None]
-    return inverse - V @ np.linalg.solve(np.diag(signs) + U.T @ V, U.T @ inverse)
+def solve_low_rank(D, U, signs, right, few=FEW):
+    """Return (diag(D) + U diag(signs) Uᵀ)⁻¹ right, by Woodbury's identity where m is large: O(m k²) for k columns of U.
+
+    The matrix itself, which keeps more digits where it can be formed, costs O(m³).
+    """
+    if len(D) <= few:
+        return np.linalg.solve(np.diag(D) + (U * signs) @ U.T, right)
+    inverse, V = right / D[:, None], U / D[:, None]
+    core = np.diag(signs) + U.T @ V  # pairs that tell the same make it singular
+    return inverse - V @ np.linalg.lstsq(core, U.T @ inverse, rcond=None)[0]
