@@ -128,6 +128,17 @@ def test_predict_applies_the_standardisation_of_fit(model, data):
     assert answers == expected.tolist()
 
 
+def test_blanks_behind_separators_are_no_part_of_names_and_classes(model, data, tmp_path):
+    blanks = tmp_path / "blanks.csv"
+    blanks.write_text(data.read_text().replace(",", ", ").replace('"', ""))
+    again = tmp_path / "again.mk"
+    options = ["--drop", "y", "--kernels", "gaussian", "--solver", "lp-norm", "--loss", "logistic", "-C", "1"]
+    run("fit", blanks, "-t", "label", "-o", again, *options)
+    assert load(again).classes_.tolist() == ["other", "same"]
+    assert run("predict", again, data) == run("predict", model, blanks) == run("predict", model, data)
+    assert run("explain", again, blanks, "--json") == run("explain", model, data, "--json")
+
+
 def test_predict_takes_columns_in_any_order_and_needs_no_target(model, data, tmp_path):
     table = columns()
     other = write(tmp_path / "other.parquet", {k: table[k] for k in ("count", "c", "b", "a")})

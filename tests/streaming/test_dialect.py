@@ -2,6 +2,7 @@
 
 import csv
 import datetime as dt
+import re
 
 import numpy as np
 import pytest
@@ -222,3 +223,62 @@ def test_sparse_rows_of_very_many_columns_are_no_table(tmp_path):
 def test_names_in_an_archive_may_stand_below_each_other(tmp_path):
     np.savez(tmp_path / "t.npz", X=np.ones((3, 2)), y=np.arange(3), feature_names=np.array([["a"], ["b"]]))
     assert set(table_of(tmp_path / "t.npz")) == {"a", "b", "y"}
+
+
+BLANKS = (
+    "\r\n"
+    'a, b , c, d, e, "f g", y\r\n'
+    "1, 2, red, true, 2020-01-01,  , yes\r\n"
+    ' 2,3 ,blue, false, 2020-01-02, "x", no \r\n'
+    "1, NA, NA, true, 2020-01-01, x ,yes\r\n"
+)
+
+
+def rows_of(source):
+    """Return all rows, as a dict of lists, and their targets."""
+    (chunk,) = source.bind("y", any_kind=True).chunks()
+    return {name: chunk.X.read(j).values.tolist() for j, name in enumerate(chunk.X.names)}, chunk.y.tolist()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_blanks_around_names_and_values_mean_nothing(tmp_path, whole, encoding):
+    path = tmp_path / "t.csv"
+    path.write_text(BLANKS, encoding=encoding, newline="")
+    columns, y = rows_of(open_source(path, whole=whole))
+    plain = tmp_path / "plain.csv"
+    plain.write_text(re.sub(r' *("?)(,|\r\n) *("?)', r"\2", BLANKS).lstrip(), newline="")
+    assert list(columns) == ["a", "b", "c", "d", "e", "f g"]
+    assert y == ["yes", "no", "yes"]
+    assert columns["c"] == ["red", "blue", None] and columns["f g"] == [None, "x", "x"]
+    assert columns["b"][:2] == [2, 3] and np.isnan(columns["b"][2])
+    if whole:  # a text that is read in chunks has dates and flags only as pyarrow finds them
+        assert str(columns) == str(rows_of(open_source(plain, whole=True))[0])
+
+
+def test_files_of_a_folder_may_differ_in_blanks_and_order(tmp_path):
+    for name, text in (("a", "a, b, y\n1, r, 3\n2, s,4\n"), ("b", "b,y,a\nu,7,9\n")):
+        folder = tmp_path / "all" / f"k={name}"
+        folder.mkdir(parents=True)
+        (folder / "t.csv").write_text(text)
+    chunks = list(open_source(tmp_path / "all").bind("y", any_kind=True).chunks())
+    assert [chunk.X.names for chunk in chunks] == [("a", "b", "k")] * 2
+    assert [[chunk.X.read(j).values.tolist() for j in range(3)] for chunk in chunks] == [
+        [[1, 2], ["r", "s"], ["a", "a"]],
+        [[9], ["u"], ["b"]],
+    ]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_names_that_differ_in_blanks_alone_are_two_of_one(tmp_path, whole):
+    path = tmp_path / "t.csv"
+    path.write_text("a, a, y\n1,2,3\n")
+    with pytest.raises(ValueError, match="two columns called 'a'; rename one"):
+        open_source(path, whole=whole).bind("y")
+
+
+def test_a_blank_before_a_quote_is_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a, b, y\n" + "1, x, 3\n" * 20 + '1, "x, u", 3\n')
+    with pytest.raises(ValueError, match="with no blank before the quote"):
+        open_source(path, whole=True)

@@ -20,6 +20,7 @@ from .._util.text import brief
 from ..tables.reading import Table, float_type, of_matrix, open_table
 from .columns import NotNumbers, listed, not_numbers
 from .files import arrow, check_files, format_of, in_one_sentence
+from .meaning import is_text, trimmed
 from .sources import CHUNK_ROWS, Chunk, Source, keys_of
 
 #: Endings of files that can be written.
@@ -229,7 +230,8 @@ class Tables(Source):
         batches = fragment.to_batches(
             columns=columns, batch_size=self.chunk_rows, batch_readahead=2, fragment_readahead=1, **options
         )
-        yield from _enlarged(_sound(batches), min(self.chunk_rows, LEAST_ROWS))
+        batches = (trimmed(batch, pa) for batch in batches) if self._is_text else _sound(batches)
+        yield from _enlarged(batches, min(self.chunk_rows, LEAST_ROWS))
 
     def _schema(self, pa):
         """Return the schema to read by: numbers in text may turn out to be fractions further down."""
@@ -326,8 +328,7 @@ def _number_type(field) -> np.dtype:
 
 
 def _is_text(kind) -> bool:
-    types = arrow().types
-    return types.is_string(kind) or types.is_large_string(kind)
+    return is_text(kind, arrow())
 
 
 def _numbers(values) -> np.ndarray:

@@ -15,8 +15,8 @@ from .._util.text import brief
 from .columns import NewColumn, index_of
 from .dialect import AS_IT_IS, Dialect, other_encoding
 from .formats import ALONE
-from .meaning import understood
-from .text import Look, NotUtf8, look_at
+from .meaning import null_words, plain_name, trimmed, understood
+from .text import Look, NotUtf8, empty_lines, look_at
 
 #: Endings of compressed text.
 PACKED = ("gz", "bz2", "zst")
@@ -65,12 +65,46 @@ def open_dataset(path, dialect: Dialect = AS_IT_IS):
     kind: Any = format_of(files[0])
     if kind in ALONE:
         raise ValueError(f"{files[0]} is read as a whole only; pass whole=True, or write it as Parquet.")
-    if kind in DELIMITERS:
-        reading, parsing, converting = _text_options(files, kind, dialect)[0]
-        kind = pa.dataset.CsvFileFormat(parsing, convert_options=converting, read_options=reading)
     hive = {} if folder is None else {"partitioning": "hive", "partition_base_dir": folder}
-    with in_one_sentence(files[0] if folder is None else folder):
-        return pa.dataset.dataset(files, format=kind, **hive)
+    place = files[0] if folder is None else folder
+    if kind not in DELIMITERS:
+        with in_one_sentence(place):
+            return pa.dataset.dataset(files, format=kind, **hive)
+    (reading, *others), _ = _text_options(files, kind, dialect)
+    with in_one_sentence(place):
+        dataset = pa.dataset.dataset(files, format=_csv_format(reading, *others), **hive)
+    return _with_plain_names(dataset, reading, others)
+
+
+def _csv_format(reading, parsing, converting):
+    return arrow().dataset.CsvFileFormat(parsing, convert_options=converting, read_options=reading)
+
+
+def _with_plain_names(dataset, reading, others):
+    """Return a Dataset of text in which no name has blanks around it; each file has a first line of its own."""
+    from pyarrow.csv import ReadOptions
+
+    pa = arrow()
+    fragments, plain = list(dataset.get_fragments()), True
+    for i, fragment in enumerate(fragments):
+        with in_one_sentence(fragment.path):
+            written = fragment.physical_schema.names
+        names = [plain_name(name) for name in written]
+        if names != written:
+            plain = False
+            skipped = 1 + empty_lines(fragment.path, pa, reading.encoding)
+            own = ReadOptions(
+                block_size=reading.block_size,
+                encoding=reading.encoding,
+                column_names=names,
+                skip_rows_after_names=skipped,
+            )
+            where = fragment.path, fragment.filesystem, fragment.partition_expression
+            fragments[i] = _csv_format(own, *others).make_fragment(*where)
+    if plain:
+        return dataset
+    schema = pa.schema([field.with_name(plain_name(field.name)) for field in dataset.schema])
+    return pa.dataset.FileSystemDataset(fragments, schema, dataset.format, dataset.filesystem)
 
 
 def read_whole(path, dialect: Dialect = AS_IT_IS):
@@ -95,7 +129,9 @@ def _read_table(file: str, kind: str, dialect: Dialect):
 
     if kind in DELIMITERS:
         options, settled = _text_options([file], kind, dialect)
-        return understood(csv.read_csv(file, *options), settled.decimal or ".", arrow())
+        table = csv.read_csv(file, *options)
+        table = table.rename_columns([plain_name(name) for name in table.column_names])
+        return understood(trimmed(table, arrow()), settled.decimal or ".", arrow())
     if kind in ALONE:
         return ALONE[kind](file, arrow())
     return (parquet if kind == "parquet" else feather).read_table(file)
@@ -114,13 +150,11 @@ def _text_options(files: list[str], kind: str, dialect: Dialect) -> tuple[tuple[
         if dialect.encoding is not None:
             raise
         settled, seen = _looked_at(files, kind, replace(dialect, encoding=other_encoding(error, arrow())))
-    nulls = ConvertOptions().null_values
+    nulls = [blank + word for word in null_words() for blank in ("", " ")]  # a number needs no such help
     return (
         ReadOptions(block_size=seen.block, encoding=settled.encoding),
         ParseOptions(delimiter=settled.separator, newlines_in_values=seen.spans),
-        ConvertOptions(
-            strings_can_be_null=True, decimal_point=settled.decimal, null_values=[*nulls, "?", "None"]
-        ),
+        ConvertOptions(strings_can_be_null=True, decimal_point=settled.decimal, null_values=nulls),
     ), settled
 
 
@@ -210,9 +244,10 @@ def _in_words(name: str, said: str) -> str:
     if widths:
         names = "1 name" if widths[1] == "1" else f"{widths[1]} names"
         values = "1 value" if widths[2] == "1" else f"{widths[2]} values"
+        late = ", with no blank before the quote" if re.search(r'[,;|\t]\s+"', widths[3]) else ""
         return (
             f"{name} has {names} in its first line and a row of {values}, {brief(widths[3])}; "
-            "quote values that hold the separator, or say what the separator is."
+            f"quote values that hold the separator{late}, or say what the separator is."
         )
     if "cannot infer number of columns" in said or "Empty CSV" in said:
         return f"{name} is empty; it needs a line with the names of the columns, and rows below it."

@@ -33,7 +33,7 @@ def read_excel(path: str, pa: Any):
         raise ValueError(f"{path} cannot be read as a workbook: {error}") from None
     if not len(frame.columns):
         raise ValueError(f"{path} is empty in its first sheet; move the table there.")
-    frame.columns = [str(name) for name in frame.columns]
+    frame.columns = [str(name).strip() for name in frame.columns]
     for name in frame.select_dtypes("object").columns:  # cells of several kinds are text
         frame[name] = [None if cell is None or cell != cell else str(cell) for cell in frame[name]]
     return pa.Table.from_pandas(frame, preserve_index=False)

@@ -1,11 +1,13 @@
 """What text in a column means: numbers with marks between thousands, dates in the orders that people write them.
 
-pyarrow reads plain numbers and ISO dates. What it leaves as text is looked at column by column: it becomes numbers, or
-dates, if every value is one. A table that is read chunk by chunk has no such look, and its text stays text.
+pyarrow reads plain numbers and ISO dates. What it leaves as text is looked at column by column: it becomes numbers,
+dates or flags, if every value is one. A table that is read chunk by chunk has no such look, and its text stays text;
+blanks around it are taken off either way, as pyarrow does with numbers.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .._util.text import warn
@@ -18,6 +20,7 @@ FEWEST_NUMBERS, FEW_WORDS = 20, 0.1
 GROUPS = " \u00a0\u202f'’_"
 #: Orders of dates, and of times behind them. The first that all values of a column have counts.
 DATES = (
+    "%Y-%m-%d",  # pyarrow's own, but for blanks around it
     "%d.%m.%Y",
     "%d/%m/%Y",
     "%m/%d/%Y",
@@ -31,18 +34,55 @@ DATES = (
 TIMES = ("", " %H:%M", " %H:%M:%S")
 #: Orders that cannot be told apart where no day is above 12.
 EITHER = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y"}
+#: Words for flags, in small letters.
+FLAGS = ("true", "false")
+#: A quote behind a blank opens nothing to pyarrow, which leaves it in the value.
+QUOTED_LATE = r'^\s+"([^"]*)"\s*$'
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a column without the blanks that were written around it."""
+    return re.sub(QUOTED_LATE, r"\1", name).strip()
+
+
+def trimmed(table: Any, pa: Any) -> Any:
+    """Return a pyarrow Table or batch whose text has no blanks around it; what is left of a gap is missing."""
+    import pyarrow.compute as pc
+
+    nulls, columns = null_words(), []
+    for values, field in zip(table.columns, table.schema, strict=True):
+        if is_text(field.type, pa):
+            values = pc.utf8_trim_whitespace(pc.replace_substring_regex(values, QUOTED_LATE, r"\1"))
+            absent = pc.is_in(values, value_set=pa.array(nulls, type=field.type))
+            values = pc.if_else(absent, pa.scalar(None, field.type), values)
+        columns.append(values)
+    return type(table).from_arrays(columns, schema=table.schema)
+
+
+def null_words() -> list[str]:
+    """Return what stands for a missing value in columns of all kinds."""
+    from pyarrow.csv import ConvertOptions
+
+    return [*ConvertOptions().null_values, "?", "None"]
+
+
+def is_text(kind: Any, pa: Any) -> bool:
+    """Whether a type of pyarrow is text."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def understood(table: Any, decimal: str, pa: Any) -> Any:
-    """Return a pyarrow Table in which columns of text that mean numbers or dates are that."""
+    """Return a pyarrow Table in which columns of text that mean numbers, dates or flags are that."""
     for j, field in enumerate(table.schema):
-        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+        if is_text(field.type, pa):
             values = table.column(j)
             found = numbers_in(values, decimal, pa)
             if found is None:  # the marks of another country
                 found = numbers_in(values, "," if decimal == "." else ".", pa)
             if found is None:
                 found = dates_in(values, field.name, pa)
+            if found is None:
+                found = flags_in(values, pa)
             if found is not None:
                 table = table.set_column(j, field.name, found)
             else:
@@ -111,6 +151,17 @@ def dates_in(values: Any, name: str, pa: Any) -> Any | None:
                     )
                 return found
     return None
+
+
+def flags_in(values: Any, pa: Any) -> Any | None:
+    """Return text as flags, None if a value is none: pyarrow reads them itself, but for blanks around them."""
+    import pyarrow.compute as pc
+
+    small = pc.utf8_lower(values)
+    known = pc.drop_null(small)
+    if not len(known) or not pc.all(pc.is_in(known, value_set=pa.array(FLAGS, type=known.type))).as_py():
+        return None
+    return pc.equal(small, FLAGS[0])
 
 
 def _parsed(text: Any, order: str, pc: Any) -> Any:

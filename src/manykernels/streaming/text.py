@@ -75,6 +75,13 @@ def look_at(path: str, delimiter: str, pa, encoding: str = "utf-8") -> Look:
     return Look(lines.odd, max(LEAST_BLOCK, LEAST_LINES * (lines.first or 0), 2 * lines.longest))
 
 
+def empty_lines(path: str, pa, encoding: str = "utf-8") -> int:
+    """Return how many empty lines there are before the first that is not."""
+    with _opened(path, encoding, pa) as stream:
+        begun = stream.read(PIECE).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return len(begun) - len(begun.lstrip(b"\n"))
+
+
 class _Lines:
     """Counts lines and quotes, piece by piece.
 
