@@ -1,9 +1,9 @@
 """The command line: fit, predict, show and demo on tables in CSV, Parquet or Arrow files.
 
-The commands are in :mod:`.commands`, their options in :mod:`.options`. What a command needs is imported when it runs,
-so that ``--help`` and ``--version`` wait for nothing: ``tables.py`` reads and writes tables in the words of the
-options, ``models.py`` fits a table that is read as a whole and ``batchwise.py`` one that is not, ``screens.py`` prints,
-``demo.py`` is the demonstration.
+The commands are in :mod:`.commands`, their options in :mod:`.options`, what is said of wrong ones in :mod:`.usage`.
+What a command needs is imported when it runs, so that ``--help`` and ``--version`` wait for nothing: ``tables.py``
+reads and writes tables in the words of the options, ``models.py`` fits a table that is read as a whole and
+``batchwise.py`` one that is not, ``screens.py`` prints, ``demo.py`` is the demonstration.
 """
 
 from __future__ import annotations

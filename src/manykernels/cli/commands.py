@@ -20,6 +20,7 @@ import typer
 from .. import __version__
 from .._util.files import try_replacing
 from . import options as options  # typer looks the annotations up in this module
+from .usage import Commands
 
 #: What the options of an argument of :data:`options.SHARED` say, by their names.
 Shared = dict[str, Any]
@@ -29,6 +30,7 @@ def make_application() -> typer.Typer:
     """Return the commands as a typer application."""
     app = typer.Typer(
         name="manykernels",
+        cls=Commands,
         help="Learn which kernels to combine, and the predictor on top of them, from a table.",
         epilog="Start with: manykernels demo. A command ends with 0 when all went well, with 2 and one sentence when "
         "it did not, and with 130 after Ctrl-C.",

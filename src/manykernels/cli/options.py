@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from .usage import number, whole
+
 #: What --solver may be, besides auto. A copy: the registry imports the solvers, and help should not wait for them.
 SOLVER_NAMES = (
     "alignment, blockwise, greedy, greedy-alignment, hessian-mkl, hierarchical, leave-one-out, lp-norm, "
@@ -86,16 +88,23 @@ Kernels = Annotated[
     ),
 ]
 Degree = Annotated[
-    int | None, Option(help="Most factors of a product (kernels: products), 2 by default.", metavar="N")
+    int | None,
+    Option(help="Most factors of a product (kernels: products), 2 by default.", parser=whole(1), metavar="N"),
 ]
 Solver = Annotated[
     str,
     Option(help=f"auto, {SOLVER_NAMES}.", metavar="NAME", autocompletion=_begins(f"auto, {SOLVER_NAMES}")),
 ]
-MaxIter = Annotated[int | None, Option(help="Most iterations, for solvers that iterate.", min=1, metavar="N")]
+MaxIter = Annotated[
+    int | None, Option(help="Most iterations, for solvers that iterate.", parser=whole(1), metavar="N")
+]
 Norm = Annotated[
     float | None,
-    Option(help="Norm over kernels, 1 <= p <= 2: the smaller, the sparser (lp-norm).", metavar="NUMBER"),
+    Option(
+        help="Norm over kernels, 1 <= p <= 2: the smaller, the sparser (lp-norm).",
+        parser=number,
+        metavar="NUMBER",
+    ),
 ]
 Loss = Annotated[str, Option(help="auto, hinge, logistic, softmax, squared, ...", metavar="NAME")]
 Cost = Annotated[
@@ -149,14 +158,16 @@ Standardize = Annotated[
     Option(help="Bring columns to mean 0 and deviation 1; predict does the same. (auto does so by itself.)"),
 ]
 TestSize = Annotated[
-    float, Option(help="Share of the rows held out for the score; 0 fits on all rows.", metavar="SHARE")
+    float,
+    Option(
+        help="Share of the rows held out for the score; 0 fits on all rows.", parser=number, metavar="SHARE"
+    ),
 ]
 SplitSeed = Annotated[
     int,
     Option(
         help="Seed of the split into training and test rows, and of the solver.",
-        min=0,
-        max=MOST_SEED,
+        parser=whole(0, MOST_SEED),
         metavar="N",
     ),
 ]
@@ -192,7 +203,7 @@ Top = Annotated[
     int | None,
     Option(
         help="List this many kernels; by default those in use, 20 at most, and all with --json.",
-        min=0,
+        parser=whole(0),
         metavar="N",
     ),
 ]
@@ -211,7 +222,7 @@ TopParts = Annotated[
     int | None,
     Option(
         help="List this many components; by default those that are more than 0.0 %, 15 at most, and all with --json.",
-        min=0,
+        parser=whole(0),
         metavar="N",
     ),
 ]
@@ -247,13 +258,14 @@ Methods = Annotated[
     ),
 ]
 Folds = Annotated[
-    int, Option(help="Parts that the rows are cut into; each is tested on once.", min=2, metavar="N")
+    int,
+    Option(help="Parts that the rows are cut into; each is tested on once.", parser=whole(2), metavar="N"),
 ]
 
 # Of demo.
 DemoOutput = Annotated[Path, Option("--output", "-o", help="The folder to write to.", metavar="FOLDER")]
 DemoSeed = Annotated[
-    int, Option(help="Seed of the split and of the noise.", min=0, max=MOST_SEED, metavar="N")
+    int, Option(help="Seed of the split and of the noise.", parser=whole(0, MOST_SEED), metavar="N")
 ]
 
 
