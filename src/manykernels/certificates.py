@@ -207,12 +207,9 @@ def _certified(
     model, met: Combination, loss: Loss, C: float, rows, Y, F, s, targets: slice = slice(None)
 ) -> Certificate:
     """Return the certificate of some targets, which share a combination and C."""
-    combination, A, Y, F = (
-        _over_all(model, met, rows, s),
-        model.dual_coef_[:, targets],
-        Y[:, targets],
-        F[:, targets],
-    )
+    combination = _over_all(model, met, rows, s)
+    A = model.dual_coef_[:, targets]
+    Y, F = Y[:, targets], F[:, targets]
     b = (model.intercept_ - model.target_mean_)[targets]
     weights, rho = combination.weights, combination.rho
     pooled = loss.pooled

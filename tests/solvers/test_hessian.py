@@ -1,10 +1,14 @@
 """Newton steps over the simplex: the quadratic program, and the road to the optimum."""
 
+import time
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from tests.contracts.cases import OUTPUTS, problem
 
+from manykernels import MKLRegressor
 from manykernels.families import Finite, Products
 from manykernels.kernels import RBF, Linear
 from manykernels.solvers import SILP, HessianMKL, SimpleMKL
@@ -68,3 +72,27 @@ def test_more_kernels_than_enter_at_once_are_all_looked_at():
     assert np.count_nonzero(first.g > first.theta @ first.g) > ENTERING
     r = HessianMKL(tol=1e-6).solve(pb, init=start)
     assert r.converged and np.count_nonzero(r.combination.weights) > 2
+
+
+def test_thousands_of_kernels_have_no_matrix_of_all_their_pairs():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 30))
+    y = X[:, 0] * X[:, 1] + X[:, 2]
+    tracemalloc.start()
+    model = MKLRegressor(Products(degree=3), solver=HessianMKL(tol=1e-6), C=1.0).fit(X, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert model.converged_
+    assert peak < 100e6  # of 5,455 kernels: 238 MB
+    simple = MKLRegressor(Products(degree=3), solver=SimpleMKL(tol=1e-6), C=1.0).fit(X, y)
+    assert model.objective_ == pytest.approx(simple.objective_, rel=1e-5)
+
+
+def test_a_quadratic_program_of_hundreds_of_kernels_ends_below_its_start():
+    rng = np.random.default_rng(0)
+    B = np.diag(rng.uniform(1.0, 1.1, 500))
+    q, start = rng.normal(size=500), np.full(500, 1 / 500)
+    before = time.process_time()
+    x = simplex_minimum(B, q, start)
+    assert time.process_time() - before < 10.0
+    assert 0.5 * x @ B @ x + q @ x < 0.5 * start @ B @ start + q @ start

@@ -9,10 +9,11 @@ from numpy.testing import assert_array_equal
 
 from manykernels import MKLClassifier
 from manykernels.streaming import MissingColumn, NotNumbers, TableWriter, open_source
+from manykernels.streaming import arrow as arrow_tables
 from manykernels.streaming.columns import choose
 
 pa = pytest.importorskip("pyarrow")
-from pyarrow import csv, parquet  # noqa: E402
+from pyarrow import csv, feather, parquet  # noqa: E402
 
 N = 500
 rng = np.random.default_rng(0)
@@ -139,10 +140,24 @@ def test_a_file_that_changes_between_passes_is_noticed(ending, tmp_path):
         list(source.chunks())
 
 
+@pytest.mark.parametrize("ending, checked", [("csv", False), ("parquet", False), ("feather", True)])
+def test_only_files_that_place_text_themselves_have_it_looked_at_twice(
+    tmp_path, monkeypatch, ending, checked
+):
+    seen = []
+    monkeypatch.setattr(arrow_tables, "_sound", lambda batches: (seen.append(ending), batches)[1])
+    path = str(tmp_path / f"t.{ending}")
+    table = pa.table({"x": np.arange(40.0), "w": ["up", "down"] * 20, "y": np.arange(40.0)})
+    if ending == "feather":
+        feather.write_feather(table, path)
+    else:
+        write(tmp_path / f"t.{ending}", table)
+    list(open_source(path).bind("y", any_kind=True).chunks())
+    assert bool(seen) == checked
+
+
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4"])
 def test_text_that_a_damaged_feather_file_places_outside_of_it_is_no_crash(tmp_path, compression):
-    from pyarrow import feather
-
     words = pa.array(["up", "down"] * 20)
     places = np.frombuffer(words.buffers()[1], np.int32).copy()
     places[7] = 2**30

@@ -141,12 +141,8 @@ def _noise(
 ) -> float:
     """Return about how much of the certificate of some targets, with one kernel, is rounding."""
     assert result.dual_coef is not None
-    A, s, explicit, form = (
-        result.dual_coef[:, own],
-        problem.sample_weight,
-        hasattr(result.predictor, "W"),
-        0.0,
-    )
+    A, s = result.dual_coef[:, own], problem.sample_weight
+    explicit, form = hasattr(result.predictor, "W"), 0.0
     if explicit:
         form = float(np.vdot(A, (result.predictor.scores(problem.X) - result.predictor.intercept)[:, own]))
     largest = 1.0 + float(kernel.diag(problem.X).max())

@@ -152,7 +152,8 @@ def line_search(work, start, direction, most=8):
                 continue
         else:
             high, slope_high = step, max(slope_here, 0.0)
-        share = -slope_low / (slope_high - slope_low) if slope_high > slope_low else 0.5
+        # Weights that stop at zero bend the way: J may rise along it without a slope that says so.
+        share = -slope_low / (slope_high - slope_low) if slope_high > 0 else 0.1
         step = low + min(max(share, 0.1), 0.9) * (high - low)
 
 

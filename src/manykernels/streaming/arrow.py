@@ -157,7 +157,7 @@ class Tables(Source):
 
     @property
     def _is_text(self) -> bool:
-        return getattr(getattr(self.dataset, "format", None), "default_extname", "") == "csv"
+        return _format_name(self.dataset) == "csv"
 
     def unit_rows(self):
         return [rows for *_, rows in self._units]
@@ -230,7 +230,10 @@ class Tables(Source):
         batches = fragment.to_batches(
             columns=columns, batch_size=self.chunk_rows, batch_readahead=2, fragment_readahead=1, **options
         )
-        batches = (trimmed(batch, pa) for batch in batches) if self._is_text else _sound(batches)
+        if self._is_text:
+            batches = (trimmed(batch, pa) for batch in batches)
+        elif _format_name(fragment) != "parquet":
+            batches = _sound(batches)
         yield from _enlarged(batches, min(self.chunk_rows, LEAST_ROWS))
 
     def _schema(self, pa):
@@ -277,6 +280,11 @@ class Tables(Source):
                 f"of {where}; remove that row, or fill it in."
             )
         return parts[0] if isinstance(self.y, str) else np.column_stack(parts)
+
+
+def _format_name(rows) -> str:
+    """Return the ending of files in the format of a Dataset or Fragment; nothing for rows that are in memory."""
+    return getattr(getattr(rows, "format", None), "default_extname", "")
 
 
 def _sound(batches: Iterator[Any]) -> Iterator[Any]:
