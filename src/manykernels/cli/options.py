@@ -89,7 +89,7 @@ Kernels = Annotated[
 ]
 Degree = Annotated[
     int | None,
-    Option(help="Most factors of a product (kernels: products), 2 by default.", parser=whole(1), metavar="N"),
+    Option(help="Most factors of a product (kernels: products), 2 by default.", parser=whole(), metavar="N"),
 ]
 Solver = Annotated[
     str,

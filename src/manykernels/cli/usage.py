@@ -101,18 +101,20 @@ def _explained(parameter: Any) -> str:
 # -- numbers -------------------------------------------------------------------------------------------
 
 
-def whole(least: int, most: int | None = None) -> Callable[[Any], int]:
+def whole(least: int | None = None, most: int | None = None) -> Callable[[Any], int]:
     """Return what reads a whole number, and refuses others in the words of :func:`sentence`."""
-    wanted = f"of {least} or more" if most is None else f"from {least} to {most}"
+    wanted = "a whole number"
+    if least is not None:
+        wanted += f" of {least} or more" if most is None else f" from {least} to {most}"
 
     def read(text: Any) -> int:
         try:
             number = int(text)
+            if (least is None or number >= least) and (most is None or number <= most):
+                return number
         except ValueError:
-            number = least - 1
-        if number < least or (most is not None and number > most):
-            raise typer.BadParameter(f"is {text}; use a whole number {wanted}.")
-        return number
+            pass
+        raise typer.BadParameter(f"is {text}; use {wanted}.")
 
     return read
 
