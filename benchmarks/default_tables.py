@@ -27,6 +27,7 @@ from sklearn.svm import SVC, SVR
 
 from common import finish, legend_below, load, parser, reached, say, tidy
 from manykernels import MKLClassifier, MKLRegressor
+from manykernels.displays import look
 
 OURS = "manykernels"
 BUNDLED = {
@@ -235,8 +236,8 @@ def draw(plt, results, means):
         width_ratios=(1.6, 1),
         squeeze=True,
     )
-    colours = dict(zip(names, plt.get_cmap("tab10").colors, strict=False))
-    handles = {}
+    colours = {OURS: look.ink()} | dict(zip((k for k in names if k != OURS), look.COLOURS, strict=False))
+    handles: dict = {}
     rows = sorted(
         results, key=lambda t: max(v["score"] - results[t][OURS]["score"] for v in results[t].values())
     )
@@ -244,14 +245,14 @@ def draw(plt, results, means):
         for k, v in results[t].items():
             if k != OURS:
                 gap = max(v["score"] - results[t][OURS]["score"], -0.15)
-                handles[k] = left.scatter(gap, i, s=26, color=colours[k], alpha=0.85, linewidths=0)
-    left.axvline(0, color="black", linewidth=1)
+                handles[k] = left.scatter(gap, i, s=30, color=colours[k], alpha=0.85, linewidths=0)
+    left.axvline(0, color=look.ink(), linewidth=1)
     left.set_yticks(range(len(rows)), [t.replace("_", " ") for t in rows])
     left.set_xlabel("score of a peer less ours (R² or accuracy; -0.15 or worse at the edge)")
     right.barh(
         range(len(names)),
         [means[k]["mean_rank"] for k in names],
-        color=["black" if k == OURS else colours[k] for k in names],
+        color=[colours[k] for k in names],
     )
     right.set_yticks(range(len(names)), names)
     right.invert_yaxis()
@@ -260,8 +261,12 @@ def draw(plt, results, means):
         right.text(
             means[k]["mean_rank"] + 0.05, i, f"{means[k]['cpu_of_forest']:.1f}×", va="center", fontsize=8
         )
-    tidy(left, right)
-    legend_below(figure, handles, ncols=4, fontsize=8)
+    tidy(left)
+    look.tidy(right, grid="x")
+    right.margins(x=0.12)  # room for the figures beside the bars
+    for axis in (left, right):
+        axis.tick_params(axis="y", length=0)
+    legend_below(figure, {k: handles[k] for k in names if k in handles}, ncols=4, fontsize=8)
     return figure
 
 

@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from common import Journal, finish, grade, parser
+from common import Journal, finish, grade, parser, tidy
 from manykernels.families import Finite
 from manykernels.kernels import RBF, Linear
 from manykernels.losses import get_loss
@@ -216,7 +216,7 @@ def draw(plt, record):
     ax.loglog(t, 0.3 * c["error"][-1] * t[-1] / t, "--", color="#888888", lw=1, label="1/t")
     ax.set_xlabel("steps t")
     ax.set_ylabel("mean |F_t(x) - F*(x)|²")
-    ax.legend(fontsize=8, frameon=False)
+    tidy(ax, legend=8)
     return fig
 
 

@@ -1,5 +1,7 @@
 """Figures hold what the model says, and draw it in the axes they are given."""
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from manykernels.displays import (
     WeightsDisplay,
 )
 from manykernels.displays.calibration import wilson
-from manykernels.displays.look import INK, shortened, svg
+from manykernels.displays.look import diverging, sequential, shortened, svg, told_apart
 from manykernels.families import Products
 from manykernels.findings import components
 from manykernels.findings.anova import Effect
@@ -215,13 +217,53 @@ def test_a_model_that_is_not_fitted_is_refused(kind):
 
 def test_svg_takes_the_colour_of_the_page_and_is_the_same_each_time(listed):
     text = svg(ConvergenceDisplay.from_estimator(listed).plot().figure_)
-    assert text.startswith("<svg") and "currentColor" in text and f": {INK}" not in text
+    assert text.startswith("<svg") and "currentColor" in text and ": #000000" not in text
     assert text == svg(ConvergenceDisplay.from_estimator(listed).plot().figure_)
 
 
 def test_long_labels_lose_their_middle():
     assert shortened("abc") == "abc"
     assert shortened("a" * 50 + "z", 11) == "aaaaa…aaaaz"
+
+
+def test_long_labels_of_one_kind_still_differ():
+    names = [f"concentration of substance {k:03d} in blood plasma" for k in (0, 17, 170)]
+    short = told_apart([*names, "age"], 18)
+    assert len(set(short)) == 4 and max(map(len, short)) <= 18 and short[-1] == "age"
+    assert all(s.startswith("c") and d in s for s, d in zip(short, ("000", "017", "170"), strict=False))
+    assert told_apart(["a" * 30] * 2, 11) == ["aaaaa…aaaaa"] * 2
+
+
+@pytest.mark.parametrize("kind", ["matrix", "network"])
+def test_figures_are_legible_in_a_dark_style(kind):
+    display = InteractionsDisplay(["a", "b"], np.array([0.7, 0.01]), np.array([[0, 0.02], [0.02, 0]]))
+    with plt.style.context("dark_background"):
+        display.plot(kind=kind).figure_.canvas.draw()
+        assert {t.get_color() for t in display.ax_.texts} <= {"white"}
+        lines = ConvergenceDisplay(np.array([1.0, 0.1]), "gap", tol=0.01).plot().ax_.lines
+    assert lines[-1].get_color() == "white"
+
+
+def test_nothing_has_the_colour_of_the_page():
+    for colours, nothing in ((diverging(), 0.5), (sequential(), 0.0)):
+        assert colours(nothing)[3] < 0.06 and colours(1.0)[3] == 1.0
+
+
+def test_letters_that_the_font_lacks_are_left_to_the_browser():
+    def drawn(name):
+        return svg(WeightsDisplay([name, "b"], np.array([0.6, 0.4])).plot().figure_)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "<text" in drawn("温度") and "温度" in drawn("温度") and "<text" in drawn("العمر")
+    assert "<text" not in drawn("возраст σ")
+
+
+def test_panels_that_would_say_nothing_are_left_out(default):
+    parts = components(default, waves()[0][:120])
+    assert 0 < parts.shares.min() < 5e-4  # there would be more
+    shares = ComponentsDisplay.from_components(parts, top=50).shares
+    assert len(shares) == np.count_nonzero(parts.shares > 5e-4)
 
 
 # -- components and interactions -----------------------------------------------------------------------

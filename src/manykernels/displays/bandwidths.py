@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .look import COLOURS, axes_of, plain_log, shortened, tidy
+from .look import COLOURS, axes_of, plain_log, tidy, told_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,12 +98,12 @@ class BandwidthsDisplay:
             }
             ax.scatter(sigma[order], range(len(order)), label=kind, zorder=3, **style)
         more = len(self.columns) - len(order)
-        ax.set_yticks(range(len(order)), [shortened(str(self.columns[i])) for i in order])
+        ax.set_yticks(range(len(order)), told_apart([str(self.columns[i]) for i in order]))
         ax.invert_yaxis()
         ax.set_xscale("log")
         plain_log(ax.xaxis)
         ax.set_xlabel(
-            "bandwidth, in spreads of the column" + (f" ({more:,} more are larger)" if more else "")
+            "bandwidth, in spreads of the column" + (f"\n({more:,} more are larger)" if more else "")
         )
         tidy(ax)
         if len(self.sigma) > 1:

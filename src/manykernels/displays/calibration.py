@@ -9,7 +9,7 @@ from scipy.stats import norm
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from .look import COLOURS, INK, axes_of, tidy
+from .look import COLOURS, axes_of, ink, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +110,7 @@ class CalibrationDisplay:
         self.figure_, self.ax_ = axes_of(ax, type(self).__name__, (4.2, 4.0))
         ax = self.ax_
         low, high = wilson(self.true, self.counts)
-        ax.plot([0, 1], [0, 1], color=INK, linestyle=":", linewidth=1)
+        ax.plot([0, 1], [0, 1], color=ink(), linestyle=":", linewidth=1)
         ax.vlines(self.said, low, high, color=COLOURS[0], alpha=0.5)
         ax.plot(self.said, self.true, color=COLOURS[0], marker="o", markersize=4)
         names = {

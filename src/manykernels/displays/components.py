@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from .look import COLOURS, DIVERGING, INK, axes_of, shortened, tidy
+from .look import COLOURS, axes_of, colourbar, diverging, ink, shortened, tidy, told_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 
 #: Panels of a figure, unless told, and how many stand beside one another.
 TOP, BESIDE = 6, 3
-#: Size of a panel, in inches.
+#: Size of a panel, in inches, and how many letters are as wide, or as high.
 PANEL = (3.2, 2.6)
+WIDE, HIGH = 28, 22
+#: Shares below this are a straight line, and written as 0.0 %.
+LEAST = 5e-4
 
 
 class ComponentsDisplay:
@@ -85,7 +89,7 @@ class ComponentsDisplay:
         effects: list[Effect] = []
         shares: list[float] = []
         for k in drawable:
-            if len(effects) == top or parts.shares[k] <= 0:
+            if len(effects) == top or parts.shares[k] <= (LEAST if effects else 0):
                 break
             effect = parts.effect(parts.names[k])
             if len(effect.grid) <= 2:  # a view is one variable of many columns, which no axis can show
@@ -113,12 +117,21 @@ class ComponentsDisplay:
         top = (
             max((float(np.abs(e.values).max()) for e in self.effects if len(e.grid) == 2), default=0.0) or 1.0
         )
+        columns = list(dict.fromkeys(c for e in self.effects for c in e.columns))
+        short, shorter = (
+            dict(zip(columns, told_apart(columns, n), strict=True)) for n in (WIDE - 2, WIDE // 2)
+        )
         for axis, effect, share in zip(self.axes_, self.effects, self.shares, strict=True):
             if len(effect.grid) == 2:
                 _draw_map(axis, effect, top)
             else:
                 _draw_curve(axis, effect, reach, self.output)
-            axis.set_title(f"{shortened(effect.name, 34)}  ({100 * share:.1f} %)", fontsize=10)
+            name = " × ".join((shorter if len(effect.columns) > 1 else short)[c] for c in effect.columns)
+            axis.set_xlabel(short[effect.columns[0]])
+            if len(effect.columns) > 1:
+                axis.set_ylabel(shorter[effect.columns[1]])
+            between = "\n" if len(name) > WIDE - 10 else "  "
+            axis.set_title(f"{name}{between}({100 * share:.1f} %)", fontsize=10)
         return self
 
     def _axes(self, ax: Any) -> tuple[Any, list[Any]]:
@@ -162,7 +175,7 @@ def _is_ordered(values: np.ndarray) -> bool:
 def _draw_curve(ax: Any, effect: Effect, reach: tuple[float, float], name: str) -> None:
     """Draw a curve over a column of numbers or dates, points over levels."""
     grid = effect.grid[0]
-    ax.axhline(0, color=INK, linewidth=0.8, alpha=0.5)
+    ax.axhline(0, color=ink(), linewidth=0.8, alpha=0.5)
     if _is_ordered(grid):
         ax.plot(grid, effect.values, color=COLOURS[0], linewidth=1.8)
         _label_dates(ax.xaxis, grid)
@@ -171,8 +184,7 @@ def _draw_curve(ax: Any, effect: Effect, reach: tuple[float, float], name: str) 
         ax.vlines(places, 0, effect.values, color=COLOURS[0], linewidth=2)
         ax.plot(places, effect.values, "o", color=COLOURS[0])
         _label_levels(ax.xaxis, grid)
-    ax.set_xlabel(shortened(effect.columns[0], 34))
-    ax.set_ylabel(name)
+    ax.set_ylabel(textwrap.fill(name, HIGH))
     room = 0.06 * (reach[1] - reach[0] or 1.0)
     ax.set_ylim(reach[0] - room, reach[1] + room)
     tidy(ax)
@@ -183,15 +195,13 @@ def _draw_map(ax: Any, effect: Effect, top: float) -> None:
     x, y = effect.grid
     places = [g if _is_ordered(g) else np.arange(len(g)) for g in (x, y)]
     mesh = ax.pcolormesh(
-        *places, effect.values.T, cmap=DIVERGING, vmin=-top, vmax=top, shading="nearest", rasterized=True
+        *places, effect.values.T, cmap=diverging(), vmin=-top, vmax=top, shading="nearest", rasterized=True
     )
     for axis, grid in ((ax.xaxis, x), (ax.yaxis, y)):
         if not _is_ordered(grid):
             _label_levels(axis, grid)
         _label_dates(axis, grid)
-    ax.set_xlabel(shortened(effect.columns[0], 34))
-    ax.set_ylabel(shortened(effect.columns[1], 34))
-    ax.figure.colorbar(mesh, ax=ax, shrink=0.9)
+    colourbar(mesh, ax, shrink=0.9)
 
 
 def _label_dates(axis: Any, grid: Any) -> None:

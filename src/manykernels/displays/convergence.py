@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._util.text import brief
-from .look import COLOURS, INK, axes_of, tidy
+from .look import COLOURS, axes_of, ink, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,7 @@ class ConvergenceDisplay:
         if self.what == "gap":
             ax.set_yscale("log")
             if self.tol:
-                ax.axhline(self.tol, color=INK, linestyle="--", linewidth=0.9)
+                ax.axhline(self.tol, color=ink(), linestyle="--", linewidth=0.9)
                 ax.annotate("tolerance", (0, self.tol), (4, 2), ("axes fraction", "data"), "offset points")
         if over == "iterations":
             ax.locator_params(axis="x", integer=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from .._util.text import brief
-from .look import COLOURS, INK, axes_of, shortened, tidy
+from .look import COLOURS, axes_of, colourbar, ink, sequential, tidy, told_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,8 +112,9 @@ class InteractionsDisplay:
         kept = np.sort(np.argsort(-carried, kind="stable")[:top])
         kept = kept[carried[kept] > 0]
         side = 1.6 + 0.42 * max(len(kept), 5)
-        self.figure_, self.ax_ = axes_of(ax, type(self).__name__, (side + 0.9, side))
-        names = [shortened(str(self.columns[i]), 18) for i in kept]
+        wide = side + (2.0 if kind == "network" else 0.9)
+        self.figure_, self.ax_ = axes_of(ax, type(self).__name__, (wide, side))
+        names = told_apart([str(self.columns[i]) for i in kept], 18)
         part = self.pairs[np.ix_(kept, kept)]
         if kind == "network":
             _draw_network(self.ax_, names, self.main[kept], part)
@@ -137,7 +138,7 @@ def _draw_matrix(ax: Any, names: list[str], main: np.ndarray, pairs: np.ndarray,
     """Draw shares below and on the diagonal; above it frequencies, or nothing."""
     shown = np.where(np.tri(len(names), k=-1, dtype=bool), pairs, np.nan)
     np.fill_diagonal(shown, main)
-    mesh = ax.imshow(100 * shown, cmap="Blues", vmin=0)
+    mesh = ax.imshow(100 * shown, cmap=sequential(), vmin=0)
     for a in range(len(names)):
         for b in range(len(names)):
             if a >= b and shown[a, b] >= 5e-4:
@@ -149,7 +150,7 @@ def _draw_matrix(ax: Any, names: list[str], main: np.ndarray, pairs: np.ndarray,
                     ha="center",
                     va="center",
                     fontsize=7,
-                    color="white" if dark else INK,
+                    color="white" if dark else ink(),
                 )
             if a < b and frequency is not None and np.isfinite(frequency[a, b]):
                 ax.scatter([b], [a], s=160 * frequency[a, b], color=COLOURS[1])
@@ -157,7 +158,7 @@ def _draw_matrix(ax: Any, names: list[str], main: np.ndarray, pairs: np.ndarray,
     ax.set_yticks(range(len(names)), names)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
-    ax.figure.colorbar(mesh, ax=ax, shrink=0.7, label="share of the variance, %")
+    colourbar(mesh, ax, shrink=0.7, label="share of the variance, %")
     if frequency is not None:
         ax.scatter([], [], s=160, color=COLOURS[1], label="always selected")
         ax.scatter([], [], s=80, color=COLOURS[1], label="in half of the half samples")
@@ -180,7 +181,8 @@ def _draw_network(ax: Any, names: list[str], main: np.ndarray, pairs: np.ndarray
         side = "left" if u > 0.2 else "right" if u < -0.2 else "center"
         height = "bottom" if v > 0.8 else "top" if v < -0.8 else "center"
         ax.annotate(name, (u, v), (away * u, away * v), textcoords="offset points", ha=side, va=height)
-    ax.set_xlim(-1.7, 1.7)
+    room = 1.15 + 0.065 * max(map(len, names), default=0)  # for the names beside the circle
+    ax.set_xlim(-room, room)
     ax.set_ylim(-1.45, 1.45)
     ax.set_aspect("equal")
     tidy(ax)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._util.text import brief
 from ..findings.path import SolutionPath
-from .look import COLOURS, INK, axes_of, plain_log, shortened, tidy
+from .look import COLOURS, axes_of, ink, plain_log, tidy, told_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,8 +157,9 @@ class PathDisplay:
                 ax.fill_between(self.C, mean - band, mean + band, color=colour, alpha=0.13, linewidth=0)
         i, j = self.best
         best = float(values[i, j].mean())
-        ax.scatter([self.C[j]], [best], s=110, facecolors="none", edgecolors=INK, linewidths=1.4, zorder=4)
-        ax.annotate("least loss", (self.C[j], best), (0, 9), textcoords="offset points", ha="center")
+        ax.scatter([self.C[j]], [best], s=110, facecolors="none", edgecolors=ink(), linewidths=1.4, zorder=4)
+        away = 9 if kind == "score" else -17  # beyond the curve
+        ax.annotate("least loss", (self.C[j], best), (0, away), textcoords="offset points", ha="center")
         ax.set_ylabel(f"{self.score_name if kind == 'score' else 'mean loss'} of rows left out")
         means = values.mean(axis=2)
         if (
@@ -173,19 +174,21 @@ class PathDisplay:
         order = order[shares[:, order].max(axis=0) > 0]
         for i in order[TOP:]:
             ax.plot(self.C, shares[:, i], color=COLOURS[-1], alpha=0.5, linewidth=0.9)
+        labels = told_apart([self.labels[i] for i in order[:TOP]], 28)
         for k, i in enumerate(order[:TOP]):
             style: dict[str, Any] = {
                 "color": COLOURS[k],
                 "marker": MARKERS[k % len(MARKERS)],
                 "markersize": 4,
             }
-            ax.plot(self.C, shares[:, i], label=shortened(self.labels[i], 28), **style)
+            ax.plot(self.C, shares[:, i], label=labels[k], **style)
         if len(order) > TOP:
             ax.plot([], [], color=COLOURS[-1], alpha=0.5, linewidth=0.9, label=f"{len(order) - TOP:,} more")
-        ax.axvline(self.C[self.best[1]], color=INK, linestyle="--", linewidth=0.9)
+        ax.axvline(self.C[self.best[1]], color=ink(), linestyle="--", linewidth=0.9)
         ax.annotate(
             "best C", (self.C[self.best[1]], 1), (3, -2), ("data", "axes fraction"), "offset points", va="top"
         )
+        ax.set_ylim(-0.02 * shares.max(), 1.05 * shares.max())
         name = "" if np.isnan(self.p[at]) else f" (p = {self.p[at]:.3g})"
         ax.set_ylabel(f"share of the fitted variance{name}")
         ax.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._util.text import brief
-from .look import COLOURS, axes_of, colours_of, shortened, tidy
+from .look import COLOURS, axes_of, colours_of, tidy, told_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,7 +109,7 @@ class WeightsDisplay:
         shares = np.asarray(self.shares)
         kept = [i for i in range(len(shares)) if shares[i] >= LEAST][:top]
         n_rest = int(np.count_nonzero(shares)) - len(kept)
-        names = [shortened(self.labels[i]) for i in kept] + ([f"{n_rest:,} more"] if n_rest else [])
+        names = told_apart([self.labels[i] for i in kept]) + ([f"{n_rest:,} more"] if n_rest else [])
         self.figure_, self.ax_ = axes_of(ax, type(self).__name__, (6.4, 1.0 + 0.28 * len(names)))
         of = [self.views[i] if self.views is not None else "" for i in kept]
         palette = colours_of(of)
@@ -128,6 +128,6 @@ class WeightsDisplay:
         ax.tick_params(axis="y", length=0)
         tidy(ax, grid="x")
         distinct = list(dict.fromkeys(views))
-        if 1 < len(distinct) < len(names):  # where every bar is a view of its own, its name is enough
+        if 1 < len(distinct) < len(views):  # where every bar is a view of its own, its name is enough
             first = {view: bars[views.index(view)] for view in distinct}
             ax.legend(first.values(), first.keys(), title="view", frameon=False, loc="lower right")

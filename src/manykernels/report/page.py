@@ -21,7 +21,7 @@ from ..displays import (
     WeightsDisplay,
 )
 from ..displays.components import effect_on
-from ..displays.look import COLOURS, INK, axes_of, svg, tidy
+from ..displays.look import COLOURS, axes_of, ink, svg, tidy
 from .contents import Contents, collect
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
@@ -94,21 +94,28 @@ def figures(contents: Contents) -> dict[str, str]:
         drawn["effects"] = lambda: (
             ComponentsDisplay.from_components(parts, name=effect_on(model)).plot().figure_
         )
-        drawn["interactions"] = lambda: (
-            InteractionsDisplay.from_components(parts, stability=contents.stability).plot().figure_
-        )
+        drawn["interactions"] = lambda: _interactions(contents)
     if contents.left_out is not None:
         name, draw = ("calibration", _calibration) if contents.classifies else ("residuals", _residuals)
         drawn[name] = lambda: draw(contents)
     out = {}
     for name, make in drawn.items():
-        try:
-            figure = make()
-        except ValueError:  # there is nothing of the kind: one table, no bandwidths per column
-            continue
-        out[name] = svg(figure)
-        plt.close(figure)
+        with plt.style.context("default"):  # the page's look, whatever style is in use
+            try:
+                figure = make()
+            except ValueError:  # there is nothing of the kind: one table, no bandwidths per column
+                continue
+            out[name] = svg(figure)
+            plt.close(figure)
     return out
+
+
+def _interactions(contents: Contents) -> Any:
+    """Return which columns work together, of several."""
+    display = InteractionsDisplay.from_components(contents.components, stability=contents.stability)
+    if len(display.columns) < 2:
+        raise ValueError("One column works alone.")
+    return display.plot().figure_
 
 
 def _calibration(contents: Contents) -> Any:
@@ -134,7 +141,7 @@ def _residuals(contents: Contents) -> Any:
     both = np.concatenate([contents.y, contents.left_out])
     ends = [float(np.nanmin(both)), float(np.nanmax(both))]
     light = min(1.0, 12 / np.sqrt(contents.n_rows))
-    ax.plot(ends, ends, color=INK, linestyle=":", linewidth=1)
+    ax.plot(ends, ends, color=ink(), linestyle=":", linewidth=1)
     ax.scatter(contents.left_out, contents.y, s=10, alpha=light, color=COLOURS[0], rasterized=True)
     ax.set_xlabel("predicted, row left out")
     ax.set_ylabel("target")
