@@ -394,7 +394,7 @@ def test_a_class_with_one_row_is_named(tmp_path):
         ("d.xml", "x", "d.xml must end in .parquet"),
         ("d.xls", "x", "d.xls cannot be read as a workbook: "),
         ("d.npz", "x", "d.npz cannot be read as a NumPy archive: "),
-        ("d.svm", "x", "d.svm cannot be read as svmlight: "),
+        ("d.svm", "x", "d.svm cannot be read as svmlight, where a row is"),
         ("d.csv", "a,b\n1\n", "has 2 names in its first line and a row of 1 value, '1'"),
         ("d.parquet", "hello", "d.parquet cannot be read: "),
         ("d.csv", "a,a\n1,2\n", "two columns called 'a'"),

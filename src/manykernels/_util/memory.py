@@ -37,6 +37,10 @@ def parse_bytes(value: Any, what: str) -> int:
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", value.lower())
         number = float(match[1]) * _UNITS[match[2] or ""] if match else 0.0
+        if match and not match[2] and number < 2**20:
+            raise ValueError(
+                f"{what} is {brief(value)}, which are bytes; write a unit, as in '{match[1]}GiB'."
+            )
     else:
         number = value if isinstance(value, numbers.Real) and not isinstance(value, bool) else 0.0
     if not 1 <= number < 2**62:

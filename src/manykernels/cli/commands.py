@@ -111,6 +111,7 @@ def _in_options(text: str, words: dict[str, Any]) -> str:
     text = re.sub(
         r"^(sep|decimal|encoding|memory|C|loss|solver|p|max_iter|degree) (is|and) ", r"--\1 \2 ", text
     )
+    text = re.sub(r"^path is ", "--output is ", text)
     text = re.sub(r"^loss=(.*) is not a loss; (.*), or pass .*$", r"--loss is \1; \2.", text)
     text = text.replace(
         "allowed by memory=; use solver=Blockwise()", "allowed by --memory; use --solver blockwise"

@@ -163,7 +163,7 @@ def is_class(targets: Iterable[np.ndarray], name: str, task: str) -> bool:
                 raise ValueError(f"Column {name!r} holds {kind}, not numbers; use --task classify.")
             return True
         if y.dtype.kind not in "iuf":
-            held = "dates" if y.dtype.kind in "mM" else str(y.dtype)
+            held = {"m": "times", "M": "dates", "O": "lists or structures"}.get(y.dtype.kind, str(y.dtype))
             raise ValueError(
                 f"Column {name!r} holds {held}, and a target is numbers or classes; name another with --target, or "
                 "write it as a number, such as days."

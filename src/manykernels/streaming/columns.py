@@ -72,7 +72,8 @@ def not_numbers(name: str, kind: str) -> NotNumbers:
 def missing_column(absent: Sequence[str], names: Sequence[str]) -> MissingColumn:
     """Return the refusal of names that are not among those of the columns."""
     name, several = absent[0], len(absent) > 1
-    near = [] if several else get_close_matches(name, names, n=1)
+    small = {known.casefold(): known for known in names}
+    near = [] if several else [small[found] for found in get_close_matches(name.casefold(), small, n=1)]
     have = ", ".join(names[:8]) + (" and more" if len(names) > 8 else "")
     hint = f"did you mean {brief(near[0])}?" if near else f"there are {have or 'no names at all'}."
     if names and all(map(_is_number, names)):

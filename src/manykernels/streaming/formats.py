@@ -46,13 +46,20 @@ def read_npz(path: str, pa: Any):
     ``feature_names``; every other array of one dimension is a column.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("it holds one array without a name; save X and y with np.savez.")
+        with archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
         if "allow_pickle" in str(error):
             error = ValueError("it holds Python objects; save numbers or text.")
         raise ValueError(f"{path} cannot be read as a NumPy archive: {error}") from None
     rows = [array for array in arrays.values() if array.ndim == 2]
+    for name, array in arrays.items():
+        if array.dtype.kind in "cV":
+            held = "complex numbers" if array.dtype.kind == "c" else f"values of the type {array.dtype}"
+            raise ValueError(f"{path} holds {held} in {name}; save numbers, dates or text.")
     if not rows:
         raise ValueError(f"{path} holds no matrix; save one as X, and the target as {TARGET}.")
     if TARGET in arrays and arrays[TARGET].shape[:1] != (len(rows[0]),):
@@ -93,7 +100,9 @@ def read_svmlight(path: str, pa: Any):
     try:
         X, y = load_svmlight_file(path)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{path} cannot be read as svmlight: {error}") from None
+        raise ValueError(
+            f"{path} cannot be read as svmlight, where a row is a target and then column:value ({error})."
+        ) from None
     if 8 * X.shape[0] * X.shape[1] > MOST_BYTES or X.shape[1] > MOST_COLUMNS:
         raise ValueError(
             f"{path} has {X.shape[0]:,} rows of {X.shape[1]:,} columns, too many for a table; load it with "

@@ -1,5 +1,7 @@
 """Weights, bandwidths and C by the errors of rows left out."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -32,6 +34,16 @@ def waves(n=300, d=6, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     return X, np.sin(3 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def test_time_is_expected_for_every_stage_that_columns_cost():
+    known = {
+        "family": Union([Gaussians(ard=True), Laplacians(ard=True)]),
+        "loss": SimpleNamespace(name="squared"),
+    }
+    problems = (SimpleNamespace(X=np.empty((800, d)), n_rows=800, n_outputs=1, **known) for d in (10, 10_000))
+    few, many = (LeaveOneOut().work(problem, 800) for problem in problems)
+    assert all(many[stage] > 3 * few[stage] for stage in few)
 
 
 def regressor(kernels=None, C="auto", **options):

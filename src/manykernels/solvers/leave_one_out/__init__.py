@@ -200,22 +200,25 @@ class LeaveOneOut(TwoStageSolver):
         return problem.loss.name == "squared"
 
     def work(self, problem: Problem, n_rows: int) -> dict[str, float]:
-        """Return what there is to do; fitted to times at 200 to 6,600 rows, 5 to 60 columns and up to 10 classes.
+        """Return what there is to do; fitted to times at 200 to 6,600 rows, 5 to 10,000 columns and up to 10 classes.
 
-        Groups of rows are learned from until there are enough of them; what takes all rows follows their number.
+        Groups of rows are learned from until there are enough of them; what takes all rows follows their number. Kernel
+        values of few columns cost no more than what is done with them; of many, their columns are all that counts.
         """
-        n, parts = problem.n_rows, problem.family.families()
+        n, d, parts = problem.n_rows, problem.X.shape[-1], problem.family.families()
         continua = sum(bool(getattr(part, "ard", False)) for part in parts)
         listed = sum(part.size() for part in parts if not hasattr(part, "statistic"))
         candidates = min(1.0 + (6 * continua + listed) / 13, 20.0) / 2
         many = 1 + 0.03 * problem.n_outputs
         enough = min(1.0, n / 1100) * (self.group_rows / 160) ** 2 * self.groups / 8
-        columns = 1 + problem.X.shape[-1] / 400
-        pairs, together = 1e-7 * n**2, min(n, WHOLE_ROWS if n <= WHOLE_ROWS else LEFT_OUT_ROWS)
+        together = min(n, WHOLE_ROWS if n <= WHOLE_ROWS else LEFT_OUT_ROWS)
+        wide = d * min(1.0, d / 3000)  # two rows of more columns leave the fast cache
+        pairs, values = 1e-7 * n**2 * (1 + wide / 100), 5e-10 * n * together * wide
+        steps = 0.4 * continua * enough * many * (1 + d / 400) * self.steps / 25
         return {
-            "bandwidths": 0.03 + 0.4 * continua * enough * many * columns * self.steps / 25,
-            "weights": 0.03 + 0.55 * enough * many * candidates,
-            "rows left out": 0.25 * enough * many * candidates + 9e-11 * n * together**2,
+            "bandwidths": 0.03 + 2.5e-7 * n * d + steps,
+            "weights": 0.03 + 0.55 * enough * many * candidates * (1 + d / 4000),
+            "rows left out": (0.25 * enough * many + values) * candidates + 9e-11 * n * together**2,
             "the machine": pairs * candidates + 7e-12 * n**3 if problem.loss.name == "squared" else 3 * pairs,
         }
 
