@@ -193,3 +193,18 @@ def test_rounding_is_told_of_one_target_among_others(mean):
         warnings.simplefilter("always")
         model.fit(X, Y)
     assert any("the mean of y is 1e+09" in str(w.message) for w in said) == (mean > 0)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", [LpNorm(), LpNorm(p=2.0)], ids=str)
+def test_the_certificate_of_a_balanced_kernel_is_that_of_its_machine(solver):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(80, 2))
+    views = {k: A + 0.1 * rng.normal(size=A.shape) for k in ("a", "b", "c")}
+    views["a"][:30] = views["b"][20:60] = np.nan
+    y = A[:, 0] + A[:, 1]
+    model = MKLRegressor(solver=solver, C=10.0).fit(views, y)
+    assert model.combination_.family.balance is not None, "nothing was balanced; take other views"
+    found = certify(model, views, y)
+    assert found.primal == pytest.approx(model.objective_, rel=1e-8)
+    assert found.gap == pytest.approx(model.gap_, abs=1e-8 * model.objective_)

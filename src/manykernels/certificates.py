@@ -213,12 +213,15 @@ def _certified(
     b = (model.intercept_ - model.target_mean_)[targets]
     weights, rho = combination.weights, combination.rho
     pooled = loss.pooled
+    # In two stages, and where it was balanced for rows that lack views, the kernel was fixed for the last machine.
+    balanced = getattr(met.family, "balance", None) is not None
+    fixed = model.solver_.p is None or (balanced and getattr(model.kernels, "balance", None) is None)
     forms = _forms(combination, rows, pooled(A))
     inverse = np.divide(1.0, rho**2, out=np.zeros(len(rho)), where=rho > 0)
     norms = _norms(model.result_.predictor, combination, forms, 1 if loss.shared else None)
 
     def bounds(point, forms_there):
-        if getattr(model.solver_, "p", None) is None:  # two stages: the kernel is fixed
+        if fixed:
             used = weights > 0
             penalty, dual_penalty = (
                 float(np.sum(norms[used] ** 2 / weights[used])),

@@ -7,7 +7,17 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import manykernels
-from manykernels import Greedy, LpNorm, MirrorDescent, MKLRegressor, Products, SimpleMKL, Uniform
+from manykernels import (
+    Greedy,
+    LpNorm,
+    MirrorDescent,
+    MKLRegressor,
+    Obscure,
+    Products,
+    SimpleMKL,
+    Single,
+    Uniform,
+)
 from manykernels._util.text import as_share
 from manykernels.kernels import RBF, Linear
 from manykernels.problem import StopReason
@@ -80,3 +90,25 @@ def test_families_and_solvers_are_first_class_names():
 def test_a_gap_that_rounding_leaves_nothing_of_is_said_in_words():
     assert as_share(0.0, 2.0) == as_share(-1e-18, 2.0) == "less than 1e-15"
     assert as_share(2e-4, 2.0) == "1.0e-04"
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [Single(), Obscure(1.5, random_state=0), Obscure(1.5, stage="online", random_state=0), MirrorDescent()],
+    ids=str,
+)
+def test_a_callback_ends_every_other_solver_too_and_is_named(solver):
+    X, y = data(60)
+    steps = []
+    model = MKLRegressor([RBF(0.5), RBF(2.0), Linear()], solver=solver, C=10.0)
+    model.fit(X, y, on_iteration=lambda step: (steps.append(step), len(steps) == 2)[1])
+    assert len(steps) == 2 and not model.converged_
+    assert model.stop_reason_ == "callback"
+
+
+def test_an_online_stage_at_its_end_makes_no_progress():
+    X, y = data(60)
+    solver = Obscure(1.5, stage="online", random_state=0)
+    model = MKLRegressor([RBF(0.5), RBF(2.0), Linear()], solver=solver, C=10.0).fit(X, y)
+    assert model.trace_.extra["ending"] == ("online",)
+    assert model.stop_reason_ == "no_progress"

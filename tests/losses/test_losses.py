@@ -284,3 +284,14 @@ def test_weighted_quantiles_take_the_middle_of_what_is_as_good():
     assert weighted_quantile(y, ones, 0.5) == [2.5]
     assert weighted_quantile(y, ones, 0.6) == [3.0]
     assert weighted_quantile(y, np.array([0.0, 1.0, 1.0, 0.0]), 0.5) == [2.0]
+
+
+def test_the_poisson_loss_of_vast_counts_keeps_its_digits():
+    y, f = np.full((3, 1), 1e15), np.array([[0.0], [1e-4], [-1e-3]])
+    loss = get_loss("poisson").about(np.array([np.log(1e15)]), y)[0]
+    t = f + np.log(loss.mean / y)
+    assert_allclose(
+        loss.value(y, f), (1e15 * (t**2 / 2 + t**3 / 6 + t**4 / 24)).ravel(), rtol=1e-6, atol=1e-9
+    )
+    gap = loss.value(y, f) + loss.conjugate(y, loss.gradient(y, f)) - (loss.gradient(y, f) * f).sum(axis=1)
+    assert (np.abs(gap) <= 1e-6 * loss.value(y, f) + 1e-3).all()

@@ -1,5 +1,7 @@
 """GreedyAlignment: one kernel at a time, over continua and lists."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -346,3 +348,12 @@ def test_a_target_that_one_kernel_fits_ends_the_search():
         solver = GreedyAlignment(objective)
         combination = solver.learn(problem(x, Y, Dirichlets((1, 6))))
         assert solver.alignments_[-1] == pytest.approx(1.0, abs=1e-3) and len(combination) <= 2
+
+
+def test_a_ridge_and_weights_whose_product_vanishes_are_no_division_by_zero():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 3))
+    solver = GreedyAlignment(epsilon=1e-100, max_kernels=2, random_state=0)
+    kernel = AlignedKernel([RBF(1.0), Linear()], solver=solver)
+    with suppress(ValueError):  # a sentence would do
+        kernel.fit(X, X[:, 0], sample_weight=np.full(60, 1e-200))

@@ -642,3 +642,10 @@ def test_kernels_beyond_the_room_for_matrices_are_evaluated_anew():
         sums.append(active._gram())
     np.testing.assert_allclose(sums[1], sums[0], rtol=1e-14)
     np.testing.assert_allclose(sums[2], sums[0], rtol=1e-14)
+
+
+def test_the_theorems_step_of_a_single_row_is_one():
+    X, y = np.ones((1, 3)), np.array([4.0])
+    solver = MirrorDescent(max_iter=5, step="theory", random_state=0)
+    model = MKLRegressor([RBF(1.0), RBF(2.0)], solver=solver, C=1.0).fit(X, y)
+    assert model.predict(X) == pytest.approx(y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from scipy.special import xlogy
+from scipy.special import xlog1py, xlogy
 
 from .._util.checks import Rule, number
 from .base import DOMAIN_SLACK, Loss
@@ -57,9 +57,12 @@ class Poisson(Loss):
         return 1.0 if self.mean is None else self.mean
 
     def value(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:
-        near = np.exp(np.minimum(F, LARGEST))
-        expected = self._m * near * (1.0 + np.maximum(F - LARGEST, 0.0))
-        return (expected - Y * (F + np.log(self._m)) + xlogy(Y, Y) - Y).sum(axis=1)
+        near, beyond = np.minimum(F, LARGEST), np.maximum(F - LARGEST, 0.0)
+        expected = self._m * np.exp(near)
+        # For y > 0 it is y (e^t - 1 - t), t = log(m e^f / y): of y = 1e15 differences of large numbers leave nothing.
+        ratio = near + np.log(self._m / np.where(Y > 0, Y, 1.0))
+        deviance = np.where(Y > 0, Y * (np.expm1(ratio) - ratio), expected)
+        return (deviance + (expected - Y) * beyond).sum(axis=1)
 
     def gradient(self, Y: np.ndarray, F: np.ndarray) -> np.ndarray:
         return np.asarray(self._m * np.exp(np.minimum(F, LARGEST)) - Y)
@@ -68,7 +71,10 @@ class Poisson(Loss):
         V = U + Y
         inside = (-DOMAIN_SLACK * np.maximum(Y, 1.0) <= V).all(axis=1)
         V = np.maximum(V, 0.0)
-        terms = xlogy(V, V) - xlogy(Y, Y) - U * (1.0 + np.log(self._m))
+        some = Y > 0
+        change = np.maximum(U / np.where(some, Y, 1.0), -1.0)
+        relative = np.where(some, xlog1py(V, change), xlogy(V, V)) + U * np.log(np.where(some, Y, 1.0))
+        terms = relative - U * (1.0 + np.log(self._m))
         return np.where(inside, terms.sum(axis=1), np.inf)
 
     def feasible(self, Y: np.ndarray, U: np.ndarray) -> np.ndarray:

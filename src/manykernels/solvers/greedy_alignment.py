@@ -282,7 +282,9 @@ class _Alignment7(_Stagewise):
         # At K - dI + εI; over repetitions <K̃, I> = tr K̃ and <I, I> = N - 1.
         identity = max(self.centring.total - 1, 0.5 * self.centring.total)
         length = self.c + 2 * eps * (self.trace - self.own * identity) + eps**2 * identity
-        alpha = (self.a + eps * float(np.square(self.Y).sum())) / length
+        alpha = (
+            (self.a + eps * float(np.square(self.Y).sum())) / length if length > 0 else 0.0
+        )  # ε² may underflow
         found = self.find(alpha, eps - self.own, rng)  # lines 9-11
         if found is None and not self.members:  # y is noise, εI the best there is: take the best for y alone
             found = self.find(0.0, 0.0, rng)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -113,7 +114,11 @@ class Single(Solver):
         if descent.interrupted:
             warn_interrupted(descent.n_iter, "kernels", relative_gap(best.gap, best.objective, descent.floor))
         converged = small_gap(best, self.tol, descent.floor)
-        return result_of(work.predictor(best), best, log.trace(), n_iter=descent.n_iter, converged=converged)
+        result = result_of(
+            work.predictor(best), best, log.trace(), n_iter=descent.n_iter, converged=converged
+        )
+        early = descent.interrupted or descent.stopped
+        return replace(result, ending=descent.ending if early else None)
 
 
 def _refuse_vast(m: int, n: int) -> None:

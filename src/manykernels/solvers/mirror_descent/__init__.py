@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import ClassVar
 
 from sklearn.base import clone
@@ -216,7 +217,7 @@ class MirrorDescent(Solver):
         elif not (result.gap_kind == "none" or result.converged or run.stopped or gap <= self.tol):
             why = f"above tol={self.tol:g} (gap_kind={result.gap_kind!r}); raise max_iter, draws or tol"
             warn_early(self, result.n_iter, "steps", gap, why)
-        return result
+        return replace(result, ending="callback") if run.stopped and not result.converged else result
 
 
 __all__ = ["MirrorDescent", "Walk", "gradient_bound"]

@@ -221,7 +221,8 @@ class Walk:
                 "step='theory' of MirrorDescent needs normalize='base' or None on a family of products: other "
                 "scales leave the gradient estimate without a bound."
             )
-        bound = gradient_bound(self.problem, self.solver.p, self.solver.sampling)
+        # Of a single row there is nothing to learn but its mean, and any step will do.
+        bound = gradient_bound(self.problem, self.solver.p, self.solver.sampling) or 1.0
         return self.potential.reach / (bound * math.sqrt(self.solver.max_iter))
 
     # -- the end -----------------------------------------------------------------------------------------

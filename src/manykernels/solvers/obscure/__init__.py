@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from ..._util.memory import parse_bytes
 from ...certificates import conjugate_exponent, norm
 from ...certificates import penalties as group_penalties
 from ...families.base import Enumerable
-from ...problem import nu_of
+from ...problem import StopReason, nu_of
 from ..base import Solver, generator, result_of
 from ..log import Log
 from ..loop import ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
@@ -46,6 +47,16 @@ ADVICE = {
     "settled": "the objective hardly falls any more: raise tol, or use LpNorm, which closes the gap",
     "epochs": "the objective is still falling: raise epochs or tol",
     "online_epochs": "R is still falling: raise online_epochs",
+}
+#: What these ends are called for all solvers.
+ENDINGS: dict[str, StopReason] = {
+    "settled": "no_progress",
+    "online": "no_progress",
+    "epochs": "max_iter",
+    "online_epochs": "max_iter",
+    "gap": "gap",
+    "callback": "callback",
+    "interrupted": "interrupted",
 }
 #: The automatic step of the online stage, in units of 1/L²: Theorem 4's R is then at most 4 times the least norm.
 ONLINE_STEP = 2.0
@@ -99,7 +110,8 @@ class _Stochastic(Solver):
         converged = small_gap(best, self.tol, descent.floor)
         self._say(run, relative_gap(best.gap, best.objective, descent.floor), converged)
         trace = log.trace(updates=tuple(run.updates), stage=tuple(run.stages), ending=(run.ending,))
-        return result_of(passes.predictor(best), best, trace, n_iter=len(log), converged=converged)
+        result = result_of(passes.predictor(best), best, trace, n_iter=len(log), converged=converged)
+        return replace(result, ending="gap" if converged else ENDINGS[run.ending])
 
     def _say(self, run: _Epochs, gap: float, converged: bool) -> None:
         """Warn of an end at a gap above `tol`, with its reason, unless the callback asked for it."""
