@@ -46,8 +46,8 @@ truth = {
 share = dict(zip(parts.names, parts.shares))
 for ax, name in zip(axes, truth):
     effect = parts.effect(name)
-    ax.plot(effect.grid[0], effect.values, color="#2a6f97", lw=2, label="fit")
-    ax.plot(effect.grid[0], truth[name](effect.grid[0]), color="#e07a1f", lw=1, ls="--", label="truth")
+    ax.plot(effect.grid[0], truth[name](effect.grid[0]), color="#e69f00", lw=6, alpha=0.4, label="truth")
+    ax.plot(effect.grid[0], effect.values, color="#0072b2", lw=1.6, label="fit")
     ax.axhline(0, color="#bbbbbb", lw=0.8, zorder=0)
     ax.set(xlabel=name, title=f"{name}: share {share[name]:.3f}")
     ax.spines[["top", "right"]].set_visible(False)

@@ -11,6 +11,7 @@ import time
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import LogLocator
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
@@ -73,7 +74,10 @@ for name, (seconds, accuracy) in results.items():
     ax.annotate(name, (seconds, accuracy), **place, fontsize=9)
 ax.axhline(0.975, color="#888888", lw=1, ls="--")
 ax.set_xscale("log")
-ax.set_xlim(0.8 * min(results.values())[0], 3 * max(results.values())[0])
+ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+ax.xaxis.set_major_formatter("{x:g}")
+ax.xaxis.set_minor_formatter("")
+ax.set_xlim(0.5 * min(results.values())[0], 3 * max(results.values())[0])
 ax.set_xlabel("CPU seconds to fit")
 ax.set_ylabel("test accuracy (dashed: the best possible)")
 ax.spines[["top", "right"]].set_visible(False)
