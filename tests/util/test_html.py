@@ -1,5 +1,6 @@
 """What notebooks show: tables and curves that are well-formed and say what they should."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -66,3 +67,13 @@ def test_components_show_shares_and_curves():
     X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     page = components(MKLRegressor(C=1.0).fit(X, X[:, 0] ** 2 + X[:, 1]), X)._repr_html_()
     assert "x0" in texts(page) and page.count("<svg") == 2
+
+
+def test_long_names_break_and_figures_do_not():
+    text = bar_table(
+        [{"name": "x" * 200, "weight": 0.5, "share": 1.0}],
+        {"name": "Kernel", "weight": "W", "share": "S"},
+        "share",
+    )
+    cells = re.findall(r"<td style='([^']*)'>", text)
+    assert "overflow-wrap:anywhere" in cells[0] and all("nowrap" in style for style in cells[1:])

@@ -11,6 +11,8 @@ TOP = 12
 #: Colours come from the page, but for the bars.
 _TABLE = "border-collapse:collapse;font-size:90%;margin:.3em 0"
 _CELL = "text-align:left;padding:.15em .9em .15em 0;border:none"
+#: Names break anywhere, so that figures stay on the page; these do not.
+_NAME, _FIGURE = f"{_CELL};overflow-wrap:anywhere;min-width:8em;max-width:40em", f"{_CELL};white-space:nowrap"
 _BAR = "display:inline-block;height:.7em;background:#0072b2;vertical-align:baseline"
 #: Width of the longest bar, in letters.
 LONGEST = 12
@@ -41,7 +43,12 @@ def bar_table(
         cells = [
             _bar(float(record[key]), most) if key == bar else escaped(record.get(key, "")) for key in columns
         ]
-        lines.append("<tr>" + "".join(f"<td style='{_CELL}'>{cell}</td>" for cell in cells) + "</tr>")
+        styles = [_NAME, *[_FIGURE] * (len(cells) - 1)]
+        lines.append(
+            "<tr>"
+            + "".join(f"<td style='{s}'>{cell}</td>" for s, cell in zip(styles, cells, strict=True))
+            + "</tr>"
+        )
     more = len(records) - top
     if more > 0:
         rest = sum(float(record[bar]) for record in records[top:])
