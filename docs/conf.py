@@ -117,5 +117,7 @@ html_theme_options = {
     "footer_end": ["sphinx-version"],
 }
 html_sidebars = {"index": []}
+# In the contents of a page: fit(), not MKLClassifier.fit().
+toc_object_entries_show_parents = "hide"
 html_show_sourcelink = False
 html_copy_source = False
