@@ -28,10 +28,14 @@ class Block:
     output: str | None
 
 
+def written() -> list[pathlib.Path]:
+    """Return the pages, without what is built beside them."""
+    return sorted([*DOCS.glob("*.md"), *DOCS.glob("solvers/*.md"), *DOCS.glob("tutorials/*.md")])
+
+
 def pages() -> list[pathlib.Path]:
     """Return the pages that have Python on them."""
-    found = sorted([*DOCS.glob("*.md"), *DOCS.glob("solvers/*.md"), *DOCS.glob("tutorials/*.md")])
-    return [path for path in found if "```python\n" in path.read_text()]
+    return [path for path in written() if "```python\n" in path.read_text()]
 
 
 def blocks(path: pathlib.Path) -> Iterator[Block]:

@@ -2,11 +2,12 @@
 
 import ast
 import html
+import itertools
 import os
 import re
 
 import pytest
-from tests.docs.pages import DOCS, differences, pages, run
+from tests.docs.pages import DOCS, differences, pages, run, written
 
 #: What a page shows was printed by other versions of NumPy and BLAS; a figure that means something is not further away.
 REL, SLACK = 0.05, 0.02
@@ -39,6 +40,20 @@ def test_the_flowchart_leads_to_pages_that_exist():
     assert [
         t for t in targets if f"({t}.md" not in words and f"({t.removeprefix('./')}.md" not in words
     ] == []
+
+
+def _headings(text):
+    """The levels of the headings of a page, in order; lines of code that begin with # are none."""
+    prose = re.sub(r"^(```+|:::+).*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return [len(marks) for marks in re.findall(r"^(#+) ", prose, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("path", written(), ids=lambda path: path.stem)
+def test_headings_leave_out_no_level(path):
+    """Sphinx warns of it, and warnings are errors in `make docs`, which takes minutes."""
+    levels = _headings(path.read_text(encoding="utf-8"))
+    assert levels[0] == 1
+    assert [(a, b) for a, b in itertools.pairwise(levels) if b > a + 1] == []
 
 
 def _taken_for_links(docstring):
