@@ -96,6 +96,20 @@ def test_a_solver_without_rows_left_out_is_cross_validated(tmp_path):
     assert effect_on(model) == "effect on the score of 0"
 
 
+@pytest.mark.parametrize("given", ["stack", "kernels first", "dict"])
+def test_kernel_matrices_are_cut_along_both_rows_and_columns_for_folds(given, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    matrices = {"sepal": X[:, :2] @ X[:, :2].T, "petal": X[:, 2:] @ X[:, 2:].T}
+    stack = np.stack(list(matrices.values()), axis=2)
+    K = {"stack": stack, "kernels first": np.moveaxis(stack, 2, 0), "dict": matrices}[given]
+    model = MKLClassifier("precomputed", solver=LpNorm(), C=1.0, calibrate=False).fit(K, y)
+    model.report(tmp_path / "r.html", K, y)
+    page = (tmp_path / "r.html").read_text()
+    assert "150 rows, 2 kernel matrices," in page and "no functions of columns" in page
+    own, constant = re.findall(r'<td class="n">(\d\.\d{4})</td><td class="n">', page)
+    assert float(own) > 0.9 and constant == "0.3333"
+
+
 def test_times_until_an_event_are_scored_by_their_order(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 2))

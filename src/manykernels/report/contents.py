@@ -13,10 +13,12 @@ import numpy as np
 from sklearn.base import clone, is_classifier, is_outlier_detector
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._util.text import brief
 from ..tables import as_views
+from ..tables.stacks import open_stack
 from .peers import make_peer
 
 #: What a model is measured against, by the names of ``peers.py``, and on how many folds.
@@ -54,6 +56,7 @@ class Contents:
     model : fitted estimator
     X, y : the rows and targets
     n_rows, n_columns : int
+        Of kernel matrices as many columns as there are matrices.
     measure : {"R²", "accuracy", "concordance"}
     scores : list of Score
         The model first, then baselines.
@@ -85,6 +88,11 @@ class Contents:
     def classifies(self) -> bool:
         """Whether targets are classes."""
         return self.measure == "accuracy"
+
+    @property
+    def column(self) -> str:
+        """What `n_columns` counts."""
+        return "kernel matrix" if is_pairwise(self.model) else "column"
 
 
 def collect(
@@ -121,8 +129,8 @@ def collect(
             f"A report says how well a target is predicted, and {type(model).__name__} has none; look at "
             "combination_.table() and at findings.components(model, X)."
         )
-    views = as_views(X)
-    rows = X if views is None else views
+    views = None if is_pairwise(model) else as_views(X)
+    rows = open_stack(X).values if is_pairwise(model) else X if views is None else views
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(
@@ -142,7 +150,7 @@ def collect(
         X=rows,
         y=y,
         n_rows=len(y),
-        n_columns=int(model.n_features_in_),
+        n_columns=rows.shape[-1] if is_pairwise(model) else int(model.n_features_in_),
         measure="accuracy" if classify else "concordance" if _are_times(y) else "R²",
         scores=scores,
         left_out=left_out,
@@ -208,12 +216,21 @@ def _fold_scores(make: Any, X: Any, y: np.ndarray, classify: bool, seed: int) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for train, test in kind(FOLDS, shuffle=True, random_state=seed).split(np.zeros(len(y)), y):
-            fitted = make().fit(_take(X, train), y[train])
-            out.append(float(fitted.score(_take(X, test), y[test])))
+            method = make()
+            fitted = method.fit(_take(method, X, train, train), y[train])
+            out.append(float(fitted.score(_take(method, X, test, train), y[test])))
     return out
 
 
-def _take(X: Any, rows: np.ndarray) -> Any:
+def is_pairwise(method: Any) -> bool:
+    """Whether a method is given kernel matrices in place of rows."""
+    return bool(get_tags(method).input_tags.pairwise)
+
+
+def _take(method: Any, X: Any, rows: np.ndarray, train: np.ndarray) -> Any:
+    """Return some rows; of kernel matrices their values with those that are learned from."""
+    if is_pairwise(method):
+        return X[np.ix_(rows, train)]
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
