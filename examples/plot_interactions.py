@@ -63,7 +63,7 @@ for ax, (name, (shares, score)) in zip(axes, results.items()):
     ax.set_ylim(-0.8, 19.8)
     right = len(truth.keys() & shares.keys())
     ax.set_title(
-        f"{name}: {right} of {len(truth)} true products, {len(shares) - right} others\nR² on new rows {score:.2f}"
+        f"{name}: {right} of {len(truth)} true ones, {len(shares) - right} others\nR² on new rows {score:.2f}"
     )
     ax.spines[["top", "right"]].set_visible(False)
     if len(order) > len(top):

@@ -43,7 +43,8 @@ for name in holes:
     right = one.predict(rows(B[has[B]], [name])) == y.iloc[B[has[B]]]
     usual = np.mean(y.iloc[B[~has[B]]] == y.iloc[A].mode()[0])  # rows without it get the more frequent class
     scores[f"{name!r} alone"] = (right.sum() + usual * (~has[B]).sum()) / len(B)
-print({name: round(float(score), 3) for name, score in scores.items()})
+for name, score in scores.items():
+    print(f"{score:.3f}  {name}")
 
 # %%
 # What is a source worth, to those who have it? Their accuracy with it, less that when it is kept from them, on rows

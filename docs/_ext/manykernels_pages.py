@@ -1,20 +1,25 @@
 """Directives whose contents come from the package itself, so that pages cannot fall behind it.
 
 ``{takes} LpNorm`` lists what a solver takes, ``{compatibility}`` is the table of all of them, and ``{commands}`` the
-reference of the command line. ``with_defaults`` adds the default of every parameter to the reference. Formulas become
-MathML, which browsers draw themselves, so that pages need no network.
+reference of the command line. ``with_defaults`` adds the default of every parameter to the reference,
+``with_whole_figures`` links wide figures to themselves. Formulas become MathML, which browsers draw themselves, so that
+pages need no network.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
+import imagesize  # Sphinx needs it, too
 from docutils import nodes
 from docutils.statemachine import StringList
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util.docutils import SphinxDirective
 
+#: The width of the text of a page, in pixels.
+PAGE = 752
 #: The kinds of `tests.contracts.compatibility` in words.
 KIND_WORDS = {
     "list": "lists of kernels",
@@ -223,6 +228,14 @@ def _shown(value) -> str:
     return getattr(value, "__name__", None) or repr(value)
 
 
+def with_whole_figures(app, doctree):
+    """Let a click on a figure that is wider than the page open it as it is; Sphinx links what has a width."""
+    for image in doctree.findall(nodes.image):
+        wide, _ = imagesize.get(Path(app.srcdir) / image["uri"])
+        if wide > PAGE and image["uri"].startswith("figures/"):
+            image["width"] = "100%"
+
+
 def _formula(self, node):
     """Write a formula within a line."""
     self.body.append(tex2mathml(node.astext()))
@@ -247,4 +260,5 @@ def setup(app):
         "autodoc-process-docstring", with_defaults, priority=100
     )  # before numpydoc reads them
     app.connect("autodoc-process-signature", with_fractions)
+    app.connect("doctree-read", with_whole_figures)
     return {"parallel_read_safe": True}

@@ -163,6 +163,11 @@ def test_a_curve_that_was_not_recorded_is_said(listed):
         ConvergenceDisplay.from_estimator(listed, what="left_out")
 
 
+def test_one_iteration_is_no_fraction_of_one():
+    display = ConvergenceDisplay(np.array([3.0]), "objective").plot()
+    assert all(float(tick).is_integer() for tick in display.ax_.get_xticks())
+
+
 # -- calibration ---------------------------------------------------------------------------------------
 
 
@@ -307,6 +312,25 @@ def test_an_axis_of_dates_has_a_few_labels():
     for axis in display.axes_:
         labels = [t.get_text() for t in axis.get_xticklabels()]
         assert 2 <= len(labels) <= 7 and all(label in map(str, range(2014, 2027)) for label in labels)
+
+
+def test_two_values_are_levels_and_no_line():
+    yes = Effect(("a",), "a", ("member",), (np.array([0.0, 1.0]),), np.array([-1.0, 1.0]), np.zeros(2))
+    age = Effect(("b",), "b", ("age",), (np.linspace(20, 60, 5),), np.zeros(5), np.zeros(5))
+    both = Effect(
+        ("a", "b"), "a × b", ("member", "age"), (*yes.grid, *age.grid), np.ones((2, 5)), np.zeros((2, 5))
+    )
+    display = ComponentsDisplay([yes, both, age], [0.5, 0.3, 0.2]).plot()
+    for ax in display.axes_[:2]:
+        assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1"]
+    assert [len(line.get_xdata()) for line in display.axes_[2].lines][-1] == 5
+
+
+def test_names_beside_a_matrix_are_whole():
+    names = ["rna", "clinical data, as taken at the first visit", "noise"]
+    display = InteractionsDisplay(names, np.full(3, 0.2), np.full((3, 3), 0.01)).plot()
+    display.figure_.canvas.draw()
+    assert min(text.get_window_extent().x0 for text in display.ax_.get_yticklabels()) > 0
 
 
 def test_components_need_as_many_axes_as_panels(mixed):

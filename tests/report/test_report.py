@@ -147,6 +147,28 @@ def test_probabilities_of_classes_are_judged_on_rows_left_out(tmp_path):
     assert "came true" in (tmp_path / "r.html").read_text()
 
 
+def test_long_tables_end_and_say_so(regression, tmp_path, monkeypatch):
+    monkeypatch.setattr("manykernels.report.page.MOST", 2)
+    _, X, y, _ = regression
+    model = MKLRegressor([RBF(s) for s in (0.5, 1.0, 2.0, 4.0)], solver=LpNorm(), C=1.0).fit(X, y)
+    found = {"kernel": list("abc"), "member": [(0,), (1,), (2,)], "frequency": [0.5, 0.1, 0.9]}
+    model.report(tmp_path / "r.html", X, y, baselines=[], stability=found)
+    page = (tmp_path / "r.html").read_text()
+    assert "2 smaller ones left out." in page and "1 less frequent one left out." in page
+    table = page[page.index('id="stability-table"') :]
+    assert re.findall("<td>(.)</td>", table)[:2] == ["c", "a"]
+
+
+def test_figures_have_the_digits_that_mean_something(regression, tmp_path):
+    _, X, y, _ = regression
+    model = MKLRegressor([RBF(1.0), Linear()], solver="uniform", C=1 / 3).fit(X, y)
+    model.report(tmp_path / "r.html", X, y, baselines=[])
+    page = (tmp_path / "r.html").read_text()
+    assert "<code>0.333333</code>" in page
+    weights = re.findall(r'<td class="n">([\d.]+)</td><td class="n">[\d.]+</td></tr>', page)
+    assert weights and all(len(w.replace(".", "").lstrip("0")) == 4 for w in weights)
+
+
 def test_bad_places_and_targets_are_sentences(regression, tmp_path):
     model, X, y, _ = regression
     with pytest.raises(ValueError, match=r"it must end in \.html"):
@@ -158,4 +180,7 @@ def test_bad_places_and_targets_are_sentences(regression, tmp_path):
         outliers.report(tmp_path / "r.html", X, None)
     with pytest.raises(ValueError, match="a report is about one target"):
         model.report(tmp_path / "r.html", X, np.c_[y, y])
+    several = MKLRegressor([RBF(1.0)], solver="uniform", C=1.0).fit(X, np.c_[y, y])
+    with pytest.raises(ValueError, match="model predicts 2 targets; a report is about one"):
+        several.report(tmp_path / "r.html", X, y)
     assert list(tmp_path.iterdir()) == []

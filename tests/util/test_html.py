@@ -10,8 +10,9 @@ from sklearn.datasets import load_iris
 
 from manykernels import MKLClassifier, MKLRegressor
 from manykernels._util.html import bar_table, curve, escaped
-from manykernels.findings import components
-from manykernels.solvers import LpNorm
+from manykernels.families import Products
+from manykernels.findings import components, stability
+from manykernels.solvers import Greedy, LpNorm
 
 
 def texts(page):
@@ -67,6 +68,22 @@ def test_components_show_shares_and_curves():
     X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     page = components(MKLRegressor(C=1.0).fit(X, X[:, 0] ** 2 + X[:, 1]), X)._repr_html_()
     assert "x0" in texts(page) and page.count("<svg") == 2
+    errors = [
+        row[-1]
+        for row in re.findall(r"<tr>(.*?)</tr>", page)[1:]
+        for row in [re.findall(">([^<>]*)</td>", row)]
+    ]
+    assert errors and all(re.fullmatch(r"\d+\.\d %", error) for error in errors)  # as their shares are
+
+
+def test_a_selection_shows_the_most_frequent_kernels_and_how_many_more():
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 6))
+    model = MKLRegressor(Products(degree=2), solver=Greedy(max_kernels=8, tol=1e-9), C=10.0)
+    found = stability(model, X, 3 * X[:, 0] * X[:, 1] + np.sin(9 * X[:, 2]), n_pairs=4, random_state=0)
+    page = found._repr_html_()
+    assert f"4 pairs of halves; selected at {found.threshold:g} or more" in page
+    assert "x0·x1" in texts(page) and "100.0 %" in page and page.count("<tr>") == 14
+    assert re.search(r">\d+ more<", page) and "<th></th>" not in page
 
 
 def test_long_names_break_and_figures_do_not():

@@ -24,7 +24,13 @@ def escaped(value: Any) -> str:
 
 
 def bar_table(
-    records: Sequence[Mapping[str, Any]], columns: Mapping[str, str], bar: str, *, top: int = TOP
+    records: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    bar: str,
+    *,
+    percentages: Sequence[str] = (),
+    parts: bool = True,
+    top: int = TOP,
 ) -> str:
     """Return records as a table, with the column `bar`, a share, as a percentage and a bar.
 
@@ -33,15 +39,23 @@ def bar_table(
     records : sequence of dicts, in the order to be shown
     columns : dict from keys to headings
     bar : one of the keys
+    percentages : some of the keys, of other shares
+    parts : bool
+        Whether the bars are parts of a whole.
     top : int
-        Most rows; the last line counts the others.
+        Most rows; the last line counts the others, and adds up their parts.
     """
     head = "".join(f"<th style='{_CELL}'>{escaped(name)}</th>" for name in columns.values())
     most = max((float(record[bar]) for record in records), default=0.0) or 1.0
     lines = []
     for record in records[:top]:
         cells = [
-            _bar(float(record[key]), most) if key == bar else escaped(record.get(key, "")) for key in columns
+            _bar(float(record[key]), most)
+            if key == bar
+            else f"{100 * record[key]:.1f} %"
+            if key in percentages
+            else escaped(record.get(key, ""))
+            for key in columns
         ]
         styles = [_NAME, *[_FIGURE] * (len(cells) - 1)]
         lines.append(
@@ -52,7 +66,8 @@ def bar_table(
     more = len(records) - top
     if more > 0:
         rest = sum(float(record[bar]) for record in records[top:])
-        lines.append(f"<tr><td style='{_CELL};opacity:.7'>{more:,} more, {100 * rest:.1f} %</td></tr>")
+        said = f"{more:,} more" + (f", {100 * rest:.1f} %" if parts else "")
+        lines.append(f"<tr><td style='{_CELL};opacity:.7'>{said}</td></tr>")
     return f"<table style='{_TABLE}'><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 

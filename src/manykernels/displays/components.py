@@ -146,6 +146,7 @@ class ComponentsDisplay:
         rows = -(-n // beside)
         figure, first = axes_of(None, type(self).__name__, (PANEL[0] * beside, PANEL[1] * rows))
         first.remove()
+        figure.get_layout_engine().set(h_pad=0.08)  # a panel's title is not the label of the one above
         grid = figure.subplots(rows, beside, squeeze=False)
         for spare in grid.flat[n:]:
             spare.remove()
@@ -168,8 +169,8 @@ def _of_output(effect: Effect, output: int) -> Effect:
 
 
 def _is_ordered(values: np.ndarray) -> bool:
-    """Whether values are numbers or dates, and no levels."""
-    return np.asarray(values).dtype.kind in "iufM"
+    """Whether values are numbers or dates, and no levels; two values, such as no and yes, are levels."""
+    return np.asarray(values).dtype.kind in "iufM" and len(values) > 2
 
 
 def _draw_curve(ax: Any, effect: Effect, reach: tuple[float, float], name: str) -> None:
@@ -206,7 +207,7 @@ def _draw_map(ax: Any, effect: Effect, top: float) -> None:
 
 def _label_dates(axis: Any, grid: Any) -> None:
     """Label an axis of dates by a few short ones; other axes stay as they are."""
-    if np.asarray(grid).dtype.kind == "M":
+    if np.asarray(grid).dtype.kind == "M" and _is_ordered(grid):
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         locator = AutoDateLocator(minticks=2, maxticks=5)
@@ -216,7 +217,8 @@ def _label_dates(axis: Any, grid: Any) -> None:
 
 def _label_levels(axis: Any, levels: Any) -> None:
     """Name the levels of a category, slanted where there are many."""
-    names = [shortened(str(level), 14) for level in levels]
+    numbers = np.asarray(levels).dtype.kind in "iuf"
+    names = [f"{level:g}" if numbers else shortened(str(level), 14) for level in levels]
     long = sum(map(len, names)) > 20
     axis.set_ticks(range(len(names)), names)
     if long and axis.axis_name == "x":

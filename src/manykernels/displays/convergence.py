@@ -120,7 +120,7 @@ class ConvergenceDisplay:
                 ax.axhline(self.tol, color=ink(), linestyle="--", linewidth=0.9)
                 ax.annotate("tolerance", (0, self.tol), (4, 2), ("axes fraction", "data"), "offset points")
         if over == "iterations":
-            ax.locator_params(axis="x", integer=True)
+            ax.locator_params(axis="x", integer=True, min_n_ticks=1)
         ax.set_xlabel("iteration" if over == "iterations" else "seconds")
         ax.set_ylabel(WORDS[self.what])
         tidy(ax)

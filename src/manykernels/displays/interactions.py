@@ -111,10 +111,10 @@ class InteractionsDisplay:
         carried = self.main + self.pairs.sum(axis=1) / 2
         kept = np.sort(np.argsort(-carried, kind="stable")[:top])
         kept = kept[carried[kept] > 0]
-        side = 1.6 + 0.42 * max(len(kept), 5)
-        wide = side + (2.0 if kind == "network" else 0.9)
-        self.figure_, self.ax_ = axes_of(ax, type(self).__name__, (wide, side))
         names = told_apart([str(self.columns[i]) for i in kept], 18)
+        side = 1.6 + 0.42 * max(len(kept), 5)
+        wide = side + (2.0 if kind == "network" else 0.9 + 0.04 * max(map(len, names), default=0))
+        self.figure_, self.ax_ = axes_of(ax, type(self).__name__, (wide, side))
         part = self.pairs[np.ix_(kept, kept)]
         if kind == "network":
             _draw_network(self.ax_, names, self.main[kept], part)

@@ -174,7 +174,7 @@ class Components:
         """Return the largest components as a table with bars, and the largest curves, for notebooks."""
         records = self.records()
         columns = {"name": "Component", "order": "Order", "share": "Share", "standard_error": "± error"}
-        return bar_table(records, columns, "share") + "".join(self._curves())
+        return bar_table(records, columns, "share", percentages=("standard_error",)) + "".join(self._curves())
 
     def _curves(self, most: int = 4) -> Iterator[str]:
         """Yield pictures of the largest main effects of numbers."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._util.checks import Rule, number, whole
+from .._util.html import bar_table
 from .._util.interrupts import trials
 from .._util.text import brief, warn
 from ..families.base import HasFeatures, can
@@ -263,8 +264,22 @@ class Stability:
         return len(self.records)
 
     def _repr_html_(self) -> str:
-        table = self.table()
-        return f"<p>{self!r}</p>" + (table.to_html() if hasattr(table, "to_html") else "")
+        """Return what is selected most often as a table with bars, for notebooks."""
+        columns = {
+            "kernel": "Kernel",
+            "frequency": "Selected",
+            "group_frequency": "With near-duplicates",
+            "selected": "Above the threshold",
+            "all_rows": "By all rows",
+        }
+        said = ("selected", "all_rows")
+        shown = [r | {key: "yes" if r[key] else "no" for key in said} for r in self.records]
+        table = bar_table(shown, columns, "frequency", percentages=("group_frequency",), parts=False)
+        known = "no threshold"
+        if math.isfinite(self.threshold):
+            known = f"selected at {self.threshold:.3g} or more, {self.bound:.2g} expected by chance"
+        done = f"{self.n_pairs:,} pairs of halves" + (", interrupted" if self.interrupted else "")
+        return f"<p>{done}; {known}</p>{table}"
 
 
 #: The columns of the tables.

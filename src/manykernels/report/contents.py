@@ -134,7 +134,11 @@ def collect(
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(
-            f"y has the shape {y.shape}; a report is about one target, so pass one column of it."
+            f"y has the shape {y.shape}; a report is about one target, so fit a model to one column, and pass that."
+        )
+    if not is_classifier(model) and np.size(model.intercept_) > 1:
+        raise ValueError(
+            f"model predicts {np.size(model.intercept_)} targets; a report is about one, so fit a model to it alone."
         )
     check_consistent_length(rows, y)
     classify = is_classifier(model)
@@ -262,10 +266,13 @@ def _components(model: Any, X: Any) -> tuple[Any, str]:
 def _settings(model: Any) -> dict[str, str]:
     """Return the parameters that were given, and what became of those left open."""
     given = {name: brief(value, 200) for name, value in model.get_params(deep=False).items()}
-    became = {
-        f"{name}_": brief(getattr(model, f"{name}_"), 200) for name in ("solver", "loss", "C", "normalize")
-    }
+    became = {f"{name}_": _said(getattr(model, f"{name}_")) for name in ("solver", "loss", "C", "normalize")}
     return given | became
+
+
+def _said(value: Any) -> str:
+    """Return what became of a parameter; a number that was searched for has few digits that mean something."""
+    return f"{value:.6g}" if isinstance(value, float) else brief(value, 200)
 
 
 def _versions() -> dict[str, str]:

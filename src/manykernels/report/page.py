@@ -25,7 +25,7 @@ from ..displays.look import COLOURS, axes_of, ink, svg, tidy
 from .contents import Contents, collect
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
-#: Rows of the table of components.
+#: Rows of a table.
 MOST = 100
 #: Least share of a component in the table, where it is rounded to a hundredth of a per cent.
 LEAST = 5e-5
@@ -63,6 +63,7 @@ def render(contents: Contents) -> str:
         c=contents,
         model=contents.model,
         kernels=[record for record in contents.model.combination_.records() if record["weight"]],
+        most=MOST,
         parts=_parts(contents),
         n_parts=0 if contents.components is None else len(contents.components.components),
         frequencies=_frequencies(contents.stability),
