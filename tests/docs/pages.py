@@ -46,9 +46,9 @@ def blocks(path: pathlib.Path) -> Iterator[Block]:
         yield Block(line, found["code"] or found["hidden"], found["output"])
 
 
-def run(path: pathlib.Path) -> Iterator[tuple[Block, str]]:
-    """Run the blocks of a page in one namespace, and yield each with what it printed."""
-    names: dict[str, object] = {"__name__": "__main__"}
+def run(path: pathlib.Path, given: dict[str, object] | None = None) -> Iterator[tuple[Block, str]]:
+    """Run the blocks of a page in one namespace, with names that are `given`, and yield each with what it printed."""
+    names: dict[str, object] = {"__name__": "__main__"} | (given or {})
     for block in blocks(path):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile("\n" * block.line + block.code, str(path), "exec"), names)

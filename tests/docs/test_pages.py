@@ -6,6 +6,8 @@ import itertools
 import os
 import re
 
+import numpy as np
+import pandas as pd
 import pytest
 from tests.docs.pages import DOCS, differences, pages, run, written
 
@@ -22,6 +24,23 @@ def test_the_code_on_a_page_runs_and_prints_what_the_page_shows(path, tmp_path, 
     for block, printed in run(path):
         if block.output is not None:
             assert not differences(block.output, printed, REL, SLACK), f"{path.name}, line {block.line}"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
+    """In one namespace, with rows, columns and files as its blocks name them."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((60, 91)), columns=[*map(str, range(90)), "age"])
+    y = X["age"] + X["0"] > 0
+    os.mkdir("folder-of-parquet")
+    X.assign(label=y).to_parquet("folder-of-parquet/rows.parquet")
+    X.to_parquet("new-rows.parquet")
+    table = X[["0", "age"]].assign(text=np.where(y, "yes", "no"))
+    blocks = list(run(DOCS.parent / "README.md", {"table": table, "X": X, "y": y}))
+    assert len(blocks) >= 4 and "kernel" in blocks[0][1]
+    assert {"model.mk", "predictions.parquet"} <= set(os.listdir())
 
 
 def test_an_output_that_differs_is_told():
