@@ -231,8 +231,8 @@ def _shown(value) -> str:
 def with_whole_figures(app, doctree):
     """Let a click on a figure that is wider than the page open it as it is; Sphinx links what has a width."""
     for image in doctree.findall(nodes.image):
-        wide, _ = imagesize.get(Path(app.srcdir) / image["uri"])
-        if wide > PAGE and image["uri"].startswith("figures/"):
+        path = Path(app.srcdir) / image["uri"]
+        if path.is_file() and imagesize.get(path)[0] > PAGE:
             image["width"] = "100%"
 
 

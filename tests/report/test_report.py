@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
@@ -167,6 +168,16 @@ def test_figures_have_the_digits_that_mean_something(regression, tmp_path):
     assert "<code>0.333333</code>" in page
     weights = re.findall(r'<td class="n">([\d.]+)</td><td class="n">[\d.]+</td></tr>', page)
     assert weights and all(len(w.replace(".", "").lstrip("0")) == 4 for w in weights)
+
+
+@pytest.mark.filterwarnings("ignore:.*identifier")
+def test_columns_that_were_left_out_are_told(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.standard_normal(80), "<id>": [f"row {i}" for i in range(80)]})
+    y = table["a"] + 0.1 * rng.standard_normal(80)
+    model = MKLRegressor(C=1.0).fit(table, y)
+    model.report(tmp_path / "r.html", table, y, baselines=[])
+    assert "Column &#39;&lt;id&gt;&#39; is left out" in (tmp_path / "r.html").read_text()
 
 
 def test_bad_places_and_targets_are_sentences(regression, tmp_path):

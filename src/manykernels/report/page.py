@@ -64,6 +64,7 @@ def render(contents: Contents) -> str:
         model=contents.model,
         kernels=[record for record in contents.model.combination_.records() if record["weight"]],
         most=MOST,
+        notes=getattr(getattr(contents.model, "columns_", None), "notes", ()),
         parts=_parts(contents),
         n_parts=0 if contents.components is None else len(contents.components.components),
         frequencies=_frequencies(contents.stability),
