@@ -146,7 +146,8 @@ class ComponentsDisplay:
         rows = -(-n // beside)
         figure, first = axes_of(None, type(self).__name__, (PANEL[0] * beside, PANEL[1] * rows))
         first.remove()
-        figure.get_layout_engine().set(h_pad=0.08)  # a panel's title is not the label of the one above
+        # A panel's title is not the label of the one above.
+        figure.set_layout_engine("constrained", h_pad=0.08)
         grid = figure.subplots(rows, beside, squeeze=False)
         for spare in grid.flat[n:]:
             spare.remove()
