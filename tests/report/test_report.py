@@ -71,6 +71,7 @@ def test_the_score_is_that_of_rows_left_out_beside_baselines(regression):
     assert contents.scores[0].value == model.loo_score_
     assert [s.method for s in contents.scores] == ["this model", "a constant", "linear"]
     assert contents.scores[1].value <= 0  # the mean of other rows
+    assert "has not seen the row.</figcaption>" in page
     assert f"{model.loo_score_:.4f}" in page and "not clearly better" not in page
     # The standard error of 1 - MSE/variance, as a mean over rows.
     squares = np.square(y - model.loo_prediction_)
@@ -151,10 +152,11 @@ def test_probabilities_of_classes_are_judged_on_rows_left_out(tmp_path):
 def test_long_tables_end_and_say_so(regression, tmp_path, monkeypatch):
     monkeypatch.setattr("manykernels.report.page.MOST", 2)
     _, X, y, _ = regression
-    model = MKLRegressor([RBF(s) for s in (0.5, 1.0, 2.0, 4.0)], solver=LpNorm(), C=1.0).fit(X, y)
+    model = MKLRegressor([RBF(s) for s in (0.5, 1.0, 2.0, 4.0)], solver=LpNorm()).fit(X, y)
     found = {"kernel": list("abc"), "member": [(0,), (1,), (2,)], "frequency": [0.5, 0.1, 0.9]}
     model.report(tmp_path / "r.html", X, y, baselines=[], stability=found)
     page = (tmp_path / "r.html").read_text()
+    assert "has not seen the row. Kernels and C are those of the fit to all rows." in page
     assert "2 smaller ones left out." in page and "1 less frequent one left out." in page
     table = page[page.index('id="stability-table"') :]
     assert re.findall("<td>(.)</td>", table)[:2] == ["c", "a"]
