@@ -393,6 +393,14 @@ def test_curves_are_means_of_the_folds(path):
     assert PathDisplay.from_path(path).plot(what="error").ax_.get_ylabel() == "mean loss of rows left out"
 
 
+def test_the_best_is_named_within_the_axes():
+    falling = np.array([[[0.9, 0.8], [0.4, 0.5], [0.1, 0.1]]])
+    display = PathDisplay(np.array([0.1, 1.0, 10.0]), np.array([2.0]), falling, best=(0, 2)).plot()
+    display.figure_.canvas.draw()
+    (word,) = display.ax_.texts
+    assert word.get_window_extent().y0 > display.ax_.get_window_extent().y0
+
+
 def test_shares_are_those_of_the_models(path):
     _, ax = plt.subplots()
     display = PathDisplay.from_path(path).plot(ax, what="shares", p=1)

@@ -161,6 +161,7 @@ class PathDisplay:
         away = 9 if kind == "score" else -17  # beyond the curve
         ax.annotate("least loss", (self.C[j], best), (0, away), textcoords="offset points", ha="center")
         ax.set_ylabel(f"{self.score_name if kind == 'score' else 'mean loss'} of rows left out")
+        ax.margins(y=0.1)  # room for the word
         means = values.mean(axis=2)
         if (
             kind == "score" and means.min() < 0 < means.max()
