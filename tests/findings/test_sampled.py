@@ -6,10 +6,12 @@ import pytest
 from manykernels import MKLRegressor
 from manykernels.families import Products
 from manykernels.findings import components, shapley, shares
+from manykernels.findings.expansion import drawn
 from manykernels.findings.reading import read
 from manykernels.findings.sampling import Sampled
 from manykernels.kernels import Laplacian, Polynomial
-from manykernels.solvers import Blockwise, Greedy
+from manykernels.solvers import Blockwise, Greedy, Uniform
+from manykernels.tables import Origin
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +72,50 @@ def test_a_kernel_on_everything_at_once_is_sampled():
     # (x0 x1 + x2) has two components of equal variance, about.
     assert dict(zip(found.components, found.shares))[(0, 1)] == pytest.approx(0.5, abs=0.1)
     assert shares(model, X).total_error.all()
+
+
+@pytest.mark.parametrize("kind", ["a list of terms", "all products at once"])
+def test_one_pass_tells_how_scores_change_with_each_variable(kind):
+    if kind == "a list of terms":
+        _, X, exact, sampled = exact_and_sampled()
+    else:
+        X = np.random.default_rng(4).uniform(0, 1, (40, 4))
+        model = MKLRegressor(
+            Products(degree=3, base=[Laplacian(1.0, columns=[j]) for j in range(4)]), solver=Uniform()
+        )
+        exact = read(model.fit(X, X[:, 0] * X[:, 1] + X[:, 3]), X)
+        sampled = Sampled(exact.variables, X, model.result_.predictor.scores)
+    others = X[::-1]
+    changes = exact.changes(X, others)
+    assert np.ptp(changes) > 0.1
+    # Both add up the same numbers in another order.
+    np.testing.assert_allclose(
+        changes, sampled.changes(X, others), atol=1e-9 * np.abs(sampled.scores(X)).max()
+    )
+
+
+def test_shapley_values_of_hundreds_of_columns_add_up():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(40, 300))
+    model = MKLRegressor([Laplacian(400.0)], C=100.0).fit(X, X[:, 0] * X[:, 1])
+    phi = shapley(model, X[:4], X)
+    # The integral of a product of 300 factors has fewer points than would make it exact: it is, to rounding.
+    left = np.asarray(phi).sum(axis=1) + phi.constant - model.predict(X[:4])
+    assert np.abs(left).max() <= 1e-9 * np.abs(X[:, 0] * X[:, 1]).max()
+
+
+def test_points_of_the_margins_take_time_linear_in_the_columns():
+    read_values = 0
+
+    class Counted(np.ndarray):
+        def __getitem__(self, key):
+            nonlocal read_values
+            out = super().__getitem__(key)
+            read_values += np.size(out)
+            return out
+
+    X = np.random.default_rng(6).normal(size=(20, 200)).view(Counted)
+    variables = [Origin(f"x{j}", (j,), (j,)) for j in range(200)]
+    points = drawn(variables, X, 50, 0)
+    assert points.shape == (50, 200)
+    assert read_values <= 3 * points.size

@@ -80,7 +80,7 @@ def shapley(model: Any, rows: Any, background: Any) -> Shapley:
 
     Notes
     -----
-    Cost: O(n N d²) for kernels over d columns and N support rows; no set of columns is listed.
+    Cost: O(n N d min(d, 128)) for kernels over d columns and N support rows; no set of columns is listed.
 
     References
     ----------
@@ -211,9 +211,7 @@ def shares(model: Any, background: Any) -> Shares:
     if len(found._subsets) < len(found.components):
         # A total is between what is listed and that with all of the rest; where that leaves much, it is estimated.
         half = pooled[-1] / 2
-        drawn, errors = (
-            t.sum(axis=1) for t in totals(expansion.variables, expansion.background, expansion.scores)
-        )
+        drawn, errors = (t.sum(axis=1) for t in totals(expansion))
         narrow = (half <= errors) & ~isinstance(expansion, Sampled)
         total[place] = np.where(narrow, total[place] + half, drawn)
         total_error[place] = np.where(narrow, half, errors)

@@ -40,8 +40,9 @@ HELD = 2**24
 FEW_FUNCTIONS = 64
 #: Multiplications that exact variances may take together, and points that the others are estimated from.
 AFFORDED, POINTS = 5e10, 512
-#: Points of the integral behind Shapley values where these need not be exact.
-QUICK = 12
+#: Points of the integral behind Shapley values, and where these need not be exact. So many integrate products of 128
+#: factors exactly, and to rounding those of more: a product of thousands that is not zero has factors near one.
+NODES, QUICK = 64, 12
 #: What a basis may leave of the functions' norm: rounding.
 LEFT_OVER = 1e-13
 
@@ -72,7 +73,7 @@ def drawn(variables: Sequence[Any], background: np.ndarray, size: int, seed: int
     rows = background[rng.integers(len(background), size=size)]
     for variable in variables:
         columns = list(variable.outside)
-        rows[:, columns] = background[rng.integers(len(background), size=size)][:, columns]
+        rows[:, columns] = background[np.ix_(rng.integers(len(background), size=size), columns)]
     return rows
 
 
@@ -144,6 +145,13 @@ class Expansion:
         Their errors, which are none, and the mean that they are about come with them.
         """
 
+    @abstractmethod
+    def changes(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return how f changes at rows when one variable is as in other rows, for every variable, (n, variables, c).
+
+        In one pass over the factors: as many scores would take the number of variables times as long.
+        """
+
     @property
     @abstractmethod
     def constant(self) -> np.ndarray:
@@ -179,6 +187,11 @@ class Expansion:
     def centred(self, g: int, values: np.ndarray) -> np.ndarray:
         """Return ψ_g for values of a variable, (count, n, N)."""
         return self.variables[g].functions(values) - self.means[g][:, None]
+
+    def _functions_at(self, g: int, rows: np.ndarray) -> np.ndarray:
+        """Return φ_g at rows of all columns, (count, n, N)."""
+        variable = self.variables[g]
+        return variable.functions(rows[:, variable.outside])
 
     def _row_parts(self, n: int, used: Sequence[int], copies: int = 1) -> list[slice]:
         """Cut rows into parts for which so many copies of all functions can be held."""
@@ -323,10 +336,9 @@ def _compressed(flat: np.ndarray) -> np.ndarray:
     return flat
 
 
-def _nodes(degree: int, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return points and weights that integrate polynomials of a degree from 0 to 1 exactly; or at most so many."""
-    exact = degree // 2 + 1
-    x, w = np.polynomial.legendre.leggauss(exact if most is None else min(exact, most))
+def _nodes(degree: int, most: int = NODES) -> tuple[np.ndarray, np.ndarray]:
+    """Return points and weights that integrate polynomials of a degree from 0 to 1 exactly; but at most so many."""
+    x, w = np.polynomial.legendre.leggauss(min(degree // 2 + 1, most))
     return (x + 1) / 2, w / 2
 
 
@@ -368,10 +380,12 @@ class Listed(Expansion):
 
     @cached_property
     def _by_variable(self) -> list[set[int]]:
-        return [
-            {i for i, term in enumerate(self.terms) if g in term.functions}
-            for g in range(len(self.variables))
-        ]
+        """The terms that each variable is in."""
+        out: list[set[int]] = [set() for _ in self.variables]
+        for i, term in enumerate(self.terms):
+            for g in term.functions:
+                out[g].add(i)
+        return out
 
     def parts(self, S: Subset) -> list[tuple[tuple[int, ...], np.ndarray]]:
         """Return what Π_{g in S} ψ_g is summed with; terms with the same functions on S add up."""
@@ -383,9 +397,23 @@ class Listed(Expansion):
             out[numbers] = out[numbers] + C if numbers in out else C
         return list(out.items())
 
+    @cached_property
+    def _around(self) -> dict[int, dict[int, np.ndarray]]:
+        """What ``_outside`` has found for single variables, by the term."""
+        return {}
+
     def _outside(self, i: int, S: Subset) -> np.ndarray:
-        """Return C(t) Π m_g(t) over the variables of a term that are not in S, (N, c)."""
+        """Return C(t) Π m_g(t) over the variables of a term that are not in S, (N, c).
+
+        For all single variables of a term at once: one by one would be quadratic in their number.
+        """
         term = self.terms[i]
+        if len(S) == 1:
+            if i not in self._around:
+                means = [self.means[g][a] for g, a in term.functions.items()]
+                rest = _all_but_each(means, np.ones(self._width), np.multiply)
+                self._around[i] = dict(zip(term.functions, rest, strict=True))
+            return term.C * self._around[i][S[0]][:, None]
         factor = np.ones(self._width)
         for g, a in term.functions.items():
             if g not in S:
@@ -411,13 +439,11 @@ class Listed(Expansion):
         for part in self._row_parts(len(rows), used, copies=4):
             psi = {g: self.centred(g, rows[part][:, self.variables[g].outside]) for g in used}
             for term in self.terms:
-                self._share_out(term, psi, out[part], QUICK if quick else None)
+                self._share_out(term, psi, out[part], QUICK if quick else NODES)
         return out, np.zeros_like(out), self.constant
 
-    def _share_out(
-        self, term: Term, psi: Mapping[int, np.ndarray], out: np.ndarray, most: int | None
-    ) -> None:
-        """Add the Shapley values of one term, with at most so many points, if not exactly."""
+    def _share_out(self, term: Term, psi: Mapping[int, np.ndarray], out: np.ndarray, most: int) -> None:
+        """Add the Shapley values of one term, with at most so many points."""
         centred = [psi[g][a] for g, a in term.functions.items()]
         means = [self.means[g][a] for g, a in term.functions.items()]
         for u, weight in zip(*_nodes(max(len(means) - 1, 0), most), strict=True):
@@ -425,6 +451,20 @@ class Listed(Expansion):
             rest = _all_but_each(mixed, np.ones_like(centred[0]), np.multiply) if mixed else []
             for g, p, others in zip(term.functions, centred, rest, strict=True):
                 out[:, g] += weight * ((p * others) @ term.C)
+
+    def changes(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return how f changes when one variable is as in other rows, (n, variables, c)."""
+        out = np.zeros((len(rows), len(self.variables), self.n_outputs))
+        used = [g for g in range(len(self.variables)) if self._by_variable[g]]
+        for part in self._row_parts(len(rows), used, copies=4):
+            here = {g: self._functions_at(g, rows[part]) for g in used}
+            there = {g: self._functions_at(g, others[part]) for g in used}
+            for term in self.terms:
+                factors = [here[g][a] for g, a in term.functions.items()]
+                rest = _all_but_each(factors, np.ones_like(factors[0]), np.multiply) if factors else []
+                for (g, a), own, beside in zip(term.functions.items(), factors, rest, strict=True):
+                    out[part, g] += ((there[g][a] - own) * beside) @ term.C
+        return out
 
 
 def _all_but_each(
@@ -521,6 +561,20 @@ class PowerSum(Expansion):
                     found = np.tensordot(self.weights[1:], times(others[:-1], psi[g]), axes=1)
                     out[part, g] += weight * (found @ self.C)
         return out, np.zeros_like(out), self.constant
+
+    def changes(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return how f changes when one variable is as in other rows, (n, variables, c)."""
+        out = np.zeros((len(rows), len(self.variables), self.n_outputs))
+        used = range(len(self.variables))
+        for part in self._row_parts(len(rows), used, copies=4):
+            here = [self._functions_at(g, rows[part]) for g in used]
+            one = np.zeros((self.degree + 1, *here[0].shape[1:]))
+            one[0] = 1.0
+            series = [np.concatenate([one[:1], own]) for own in here]
+            for g, rest in enumerate(_all_but_each(series, one, times)):
+                change = times(rest[:-1], self._functions_at(g, others[part]) - here[g])
+                out[part, g] = np.tensordot(self.weights[1:], change, axes=1) @ self.C
+        return out
 
     @staticmethod
     def _mixed(means: np.ndarray, psi: np.ndarray, u: float) -> np.ndarray:

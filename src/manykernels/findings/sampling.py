@@ -22,25 +22,22 @@ from typing import Any
 import numpy as np
 
 from ..tables import Origin
-from .expansion import Subset, Variances, drawn
+from .expansion import Expansion, Subset, Variances, drawn
 
 #: Fewest and most points that variances are estimated from, and most rows that scores are asked for in one go.
-POINTS, BATCH = (2048, 16_384), 2**16
+POINTS, BATCH = (512, 16_384), 2**16
 #: Scores that the values of components, or Shapley values, may take, and fewest and most draws for each row.
 SCORES, DRAWS = 10**6, (16, 256)
 #: Pairs of columns that are looked at, and how many standard errors a pair's variance must be from zero to be listed.
 MOST_PAIRS, SURE = 300, 3.0
 
 
-def totals(
-    variables: Sequence[Any], background: np.ndarray, scores: Callable[[np.ndarray], np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
+def totals(expansion: Expansion | Sampled) -> tuple[np.ndarray, np.ndarray]:
     """Return E Var(f | all but x_g) of every variable and its standard error, (variables, c) (Jansen)."""
+    variables, background = expansion.variables, expansion.background
     A, B = (drawn(variables, background, _points(len(variables)), seed) for seed in (1, 2))
-    fA = scores(A)
-    halves = [np.square(fA - scores(swapped(A, B, variables, (g,)))) / 2 for g in range(len(variables))]
-    means = np.array([h.mean(axis=0) for h in halves])
-    return means, np.array([h.std(axis=0) / math.sqrt(len(A)) for h in halves])
+    halves = np.square(expansion.changes(A, B)) / 2
+    return halves.mean(axis=0), halves.std(axis=0) / math.sqrt(len(A))
 
 
 def _points(count: int) -> int:
@@ -98,6 +95,11 @@ class Sampled:
     def n_outputs(self) -> int:
         """Number of outputs."""
         return len(self.constant)
+
+    def changes(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return how f changes when one variable is as in other rows, (n, variables, c)."""
+        each = [self.scores(swapped(rows, others, self.variables, (g,))) for g in range(len(self.variables))]
+        return np.stack(each, axis=1) - self.scores(rows)[:, None]
 
     # -- which components ------------------------------------------------------------------------------
 
