@@ -119,6 +119,11 @@ def products_of(X, Y, kernels, **options):
     return centred_products(family.bank(X, family.members()), centring, centring.targets(Y), **options)
 
 
+def test_a_norm_beyond_floats_is_told_with_any_numpy():
+    with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match="overflow"):
+        Centring(np.ones(3)).matrix(1e200 * np.eye(3))
+
+
 @pytest.mark.parametrize("diagonal_only", [True, False])
 def test_tiles_change_nothing(diagonal_only):
     X, Y = data(150)

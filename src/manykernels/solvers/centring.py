@@ -60,14 +60,24 @@ class Centring:
         return self.root[:, None] * centred
 
     def matrix(self, K: np.ndarray) -> np.ndarray:
-        """Return K̃, in the memory of K; zero where only rounding is left."""
+        """Return K̃, in the memory of K; zero where only rounding is left.
+
+        Raises
+        ------
+        FloatingPointError
+            If its norm leaves the range of floats.
+        """
         size = self.total * float(np.abs(np.diagonal(K)).max(initial=0.0))
         means = K @ self.shift
         K -= means[:, None] - 0.5 * float(self.shift @ means)
         K -= means - 0.5 * float(self.shift @ means)
         K *= self.root[:, None]
         K *= self.root
-        if np.linalg.norm(K) <= VANISHING * size:
+        with np.errstate(over="ignore", invalid="ignore"):  # NumPy before 2.3 never says it
+            norm = float(np.linalg.norm(K))
+        if not np.isfinite(norm):
+            raise FloatingPointError("overflow in the norm of a kernel")
+        if norm <= VANISHING * size:
             K[:] = 0.0
         return K
 
