@@ -526,7 +526,7 @@ def test_a_missing_extra_is_one_sentence(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "typer", None)
     with pytest.raises(SystemExit) as stop:
         cli.main()
-    assert "pip install 'manykernels[cli]'" in str(stop.value.code)
+    assert 'pip install "manykernels[cli]"' in str(stop.value.code)
 
 
 def test_the_module_imports_without_the_extra():
@@ -534,7 +534,7 @@ def test_the_module_imports_without_the_extra():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.strip() == (
-        "The command line needs typer, rich and pyarrow: pip install 'manykernels[cli]'"
+        'The command line needs typer, rich and pyarrow: pip install "manykernels[cli]"'
     )
 
 

@@ -19,6 +19,19 @@ def as_share(gap: float, objective: float) -> str:
     return "less than 1e-15" if share < 1e-15 else f"{share:.1e}"
 
 
+def not_installed(need: str, extra: str) -> str:
+    """Return what to say where a package is missing that only some uses need.
+
+    Parameters
+    ----------
+    need : str
+        What needs which packages: "A report needs jinja2 and matplotlib".
+    extra : str
+        The extra of this package that brings them.
+    """
+    return f'{need}: pip install "manykernels[{extra}]"'
+
+
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn, and point at the first line outside this package: the user's call, however deep the reason lies.
 

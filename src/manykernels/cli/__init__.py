@@ -25,8 +25,10 @@ def main() -> None:
     from contextlib import suppress
     from importlib.util import find_spec
 
+    from .._util.text import not_installed
+
     if not all(map(find_spec, ("typer", "rich", "pyarrow"))):
-        sys.exit("The command line needs typer, rich and pyarrow: pip install 'manykernels[cli]'")
+        sys.exit(not_installed("The command line needs typer, rich and pyarrow", "cli"))
     _open_streams()
     try:
         application()()

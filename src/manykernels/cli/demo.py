@@ -12,7 +12,6 @@ import shutil
 import sys
 import time
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from ..findings import components
 from ..kernels import RBF
 from ..persistence import load, save
 from ..report import write_report
+from ..report.page import lacking
 from ..solvers import Greedy, SimpleMKL, Uniform
 from .beside import kept_beside, score_of
 from .explain import print_components
@@ -96,8 +96,8 @@ def any_table(console, output: Path, seed: int, n: int) -> float:
     source = open_table_of(model, None, table, {}, target="price")
     rows = next(source.chunks())
     print_components(components(model, rows.X[np.arange(min(400, n))]).records(), top=5)
-    if find_spec("jinja2") is None or find_spec("matplotlib") is None:
-        note("A report needs jinja2 and matplotlib: pip install 'manykernels[report]'")
+    if lack := lacking():
+        note(lack)
     else:
         with console.status("Writing a report ..."), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._util.text import not_installed
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
@@ -26,7 +28,7 @@ def axes_of(ax: Axes | None, who: str, size: tuple[float, float] = (6.4, 4.0)) -
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise ImportError(f"{who} draws with matplotlib; install manykernels[plot].") from None
+        raise ImportError(not_installed(f"{who} needs matplotlib", "plot")) from None
     if ax is None:
         _, ax = plt.subplots(figsize=size, layout="constrained")
     return ax.figure, ax  # type: ignore[return-value]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._util.files import replacing
-from .._util.text import as_share
+from .._util.text import as_share, not_installed
 from ..displays import (
     BandwidthsDisplay,
     CalibrationDisplay,
@@ -47,17 +48,24 @@ def write_report(model: Any, path: Any, X: Any, y: Any, **options) -> None:
         raise ValueError(f"path is {os.fspath(path)!r}; it must end in .html.")
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise FileNotFoundError(f"The directory of {os.fspath(path)} does not exist; create it first.")
+    if lack := lacking():
+        raise ImportError(lack)
     text = render(collect(model, X, y, **options)).encode("utf-8")
     with replacing(os.path.realpath(path)) as stream:
         stream.write(text)
 
 
+def lacking() -> str:
+    """Return what to install before a report can be written, nothing where it is there."""
+    if all(map(find_spec, ("jinja2", "matplotlib"))):
+        return ""
+    return not_installed("A report needs jinja2 and matplotlib", "report")
+
+
 def render(contents: Contents) -> str:
     """Return the page."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise ImportError("A report is written with jinja2; install manykernels[report].") from None
+    from jinja2 import Environment, StrictUndefined
+
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return page.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         c=contents,

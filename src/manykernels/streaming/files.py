@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from .._util.text import brief
+from .._util.text import brief, not_installed
 from .columns import NewColumn, index_of
 from .dialect import AS_IT_IS, Dialect, other_encoding
 from .formats import ALONE
@@ -49,9 +49,7 @@ def arrow():
         import pyarrow as pa
         import pyarrow.dataset
     except ImportError as error:
-        raise ImportError(
-            "Reading and writing tables needs pyarrow: pip install 'manykernels[io]'"
-        ) from error
+        raise ImportError(not_installed("Reading and writing tables needs pyarrow", "io")) from error
     return pa
 
 
