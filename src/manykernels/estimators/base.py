@@ -56,6 +56,7 @@ from ..solvers.choosing import chosen
 from ..solvers.log import OnIteration, heard, logger
 from ..solvers.verdict import warn_of_rounding
 from ..tables.quantities import weight_array
+from ..tables.reading import refuse_uncollected
 from .callbacks import CallbackSupportMixin, FollowedFit, with_callbacks
 from .targets import NOTHING_KNOWN, Known, encoded
 
@@ -269,6 +270,7 @@ class KernelEstimator(BaseEstimator):
 
     def _training_rows(self, X, y, **options):
         """Validate X and y for a fit; a single precomputed matrix becomes a stack."""
+        refuse_uncollected(X)
         if not self._pairwise:
             types = self._row_types(X)
             with within_floats("X or y"):  # in one order of memory, as searches amplify rounding
@@ -323,6 +325,7 @@ class KernelEstimator(BaseEstimator):
     def _rows(self, X):
         """Validate rows for a prediction or a transformation."""
         check_is_fitted(self)
+        refuse_uncollected(X)
         family = self.combination_.family
         if not family.pairwise:
             with within_floats("X"):

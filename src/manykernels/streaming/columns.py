@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._util.text import brief, warn
-from ..tables.reading import float_type
+from ..tables.reading import float_type, refuse_uncollected
 
 
 class ColumnError(ValueError):
@@ -116,6 +116,7 @@ def names_of(table) -> tuple[str, ...] | None:
     """Return the names of a table's columns, None where it has none."""
     if isinstance(table, Mapping):
         return tuple(table)
+    refuse_uncollected(table)  # which knows names, at a cost, and no rows
     if hasattr(table, "column_names"):  # Arrow
         return tuple(table.column_names)
     if hasattr(table, "columns"):  # pandas, polars

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.text import brief
+from ..tables.reading import refuse_uncollected
 from ..tables.views import are_views
 from .partitions import Lazy, is_lazy
 from .sources import CHUNK_ROWS, Arrays, Batches, Source
@@ -125,4 +126,5 @@ def _is_dataset(value) -> bool:
 
 
 def _is_table(value) -> bool:
+    refuse_uncollected(value)
     return isinstance(value, Mapping) or hasattr(value, "column_names") or hasattr(value, "columns")

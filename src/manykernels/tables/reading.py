@@ -154,6 +154,7 @@ def open_table(X: Any) -> Table:
     """
     if isinstance(X, Table):
         return X
+    refuse_uncollected(X)
     if sp.issparse(X):
         return _open_sparse(X)
     if isinstance(X, list | tuple):
@@ -175,6 +176,12 @@ def open_table(X: Any) -> Table:
     _refuse_none(frame.shape)
     named = all(isinstance(label, str) for label in labels)
     return Table(tuple(map(str, labels)), named, frame.shape[0], list(frame.iter_columns()))
+
+
+def refuse_uncollected(X: Any) -> None:
+    """Refuse a frame that is a plan of polars, or of narwhals over it: nothing of it can be read before `collect`."""
+    if isinstance(X, nw.LazyFrame) or nw.dependencies.is_polars_lazyframe(X):
+        raise ValueError("X is a LazyFrame, whose rows are not in memory; pass X.collect().")
 
 
 def _unmasked(X: Any) -> np.ndarray:
