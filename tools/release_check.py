@@ -1,8 +1,9 @@
 """Build wheel and sdist, and try them as a stranger would: in fresh environments, from an empty folder.
 
-``make release-check`` runs it. For the newest versions of all dependencies and for the lowest allowed: install the
-wheel with its command line, run the demonstration, fit a table, save the model, predict from it in another process, and
-open it in Python. The sdist is built into a wheel of its own and imported.
+``make release-check`` runs it. What is in both is held against what git keeps. For the newest versions of all
+dependencies and for the lowest allowed: install the wheel with its command line, run the demonstration, fit a table,
+save the model, predict from it in another process, and open it in Python. The sdist is built into a wheel of its own
+and imported.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-#: What must be in the wheel, and in the sdist besides.
-IN_WHEEL = ("manykernels/py.typed", "manykernels/__init__.py")
-IN_SDIST = ("LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml")
+#: Where the package lies; the wheel has nothing else.
+SOURCE = "src/"
+#: What the wheel has beside it, in its folder of metadata.
+WHEEL_ADDS = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+#: What the sdist has of its own, and what it leaves in the repository.
+SDIST_ADDS = ("PKG-INFO",)
+SDIST_LACKS = (".ci/", ".pre-commit-config.yaml")
 
 
 def run(*words: str | Path, **options) -> subprocess.CompletedProcess:
@@ -35,12 +43,35 @@ def build(out: Path) -> tuple[Path, Path]:
     run(sys.executable, "-m", "build", "--outdir", out, ROOT)
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist)
-    inside = run(sys.executable, "-m", "zipfile", "-l", wheel, capture_output=True, text=True).stdout
-    listed = run(sys.executable, "-m", "tarfile", "-l", sdist, capture_output=True, text=True).stdout
-    for name, where in [*((n, inside) for n in IN_WHEEL), *((n, listed) for n in IN_SDIST)]:
-        if name not in where:
-            sys.exit(f"{name} is missing from {'the wheel' if where is inside else 'the sdist'}.")
+    kept = run("git", "-C", ROOT, "ls-files", "-z", capture_output=True, text=True).stdout
+    tracked = kept.split("\0")[:-1]
+    with zipfile.ZipFile(wheel) as archive:
+        wrong = differences("wheel", archive.namelist(), in_wheel(tracked, wheel))
+    with tarfile.open(sdist) as archive:
+        found = [member.name for member in archive if not member.isdir()]
+        wrong += differences("sdist", found, in_sdist(tracked, sdist))
+    if wrong:
+        sys.exit("\n".join(wrong))
     return wheel, sdist
+
+
+def in_wheel(tracked: Iterable[str], wheel: Path) -> set[str]:
+    """Return what belongs in the wheel, of the files of the repository."""
+    metadata = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
+    package = {name.removeprefix(SOURCE) for name in tracked if name.startswith(SOURCE)}
+    return package | {f"{metadata}/{name}" for name in WHEEL_ADDS}
+
+
+def in_sdist(tracked: Iterable[str], sdist: Path) -> set[str]:
+    """Return what belongs in the sdist, of the files of the repository."""
+    folder = sdist.name.removesuffix(".tar.gz")
+    return {f"{folder}/{name}" for name in (*tracked, *SDIST_ADDS) if not name.startswith(SDIST_LACKS)}
+
+
+def differences(what: str, found: Iterable[str], wanted: set[str]) -> list[str]:
+    """Return which files an archive lacks, and which it should not have, in a sentence each."""
+    pairs = (("lacks", wanted - set(found)), ("should not have", set(found) - wanted))
+    return [f"The {what} {verb} {', '.join(sorted(names))}." for verb, names in pairs if names]
 
 
 def fresh(folder: Path, package: Path, *, lowest: bool) -> Path:
