@@ -303,6 +303,7 @@ def test_worth_of_what_is_no_views_is_refused(fitted, X, y, said):
 
 def test_sample_weights_are_routed_through_a_pipeline():
     from sklearn import config_context
+    from sklearn.metrics import get_scorer
     from sklearn.model_selection import cross_validate
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import FunctionTransformer
@@ -316,7 +317,11 @@ def test_sample_weights_are_routed_through_a_pipeline():
         chain.fit(Views(views), y, sample_weight=s)
         alone = clone(model).fit(views, y, sample_weight=s)
         assert_array_equal(chain.predict(Views(views)), alone.predict(views))
-        scores = cross_validate(chain, Views(views), y, cv=3, params={"sample_weight": np.ones(60)})
+        weights = {"sample_weight": np.ones(60)}
+        scorer = get_scorer("r2").set_score_request(
+            sample_weight=True
+        )  # 1.6.0 passes none to a pipeline's own
+        scores = cross_validate(chain, Views(views), y, cv=3, scoring=scorer, params=weights)
         assert np.isfinite(scores["test_score"]).all()
 
 
