@@ -1,5 +1,6 @@
 """Rows behind three calls, here and through Dask: the same sums, the same bits, and sentences for what goes wrong."""
 
+import gc
 import os
 import pickle
 import re
@@ -863,6 +864,35 @@ def test_a_fit_that_ends_early_leaves_nothing_on_the_cluster(threads, make, erro
         warnings.simplefilter("ignore")
         make().fit(dd.from_pandas(frame(300), npartitions=3), y="y", on_iteration=on_iteration)
     assert nothing_left(threads)
+
+
+def _block(seed):
+    X, y = table(10, seed)
+    return Block(X, y[:, None], np.ones(10))
+
+
+def test_what_is_left_does_not_wait_for_the_garbage_collector(threads):
+    gc.disable()
+    try:
+        rows = DaskRows([dask.delayed(_block)(seed) for seed in range(3)], 30, keep=True)
+        for _ in range(3):
+            step = rows.broadcast(np.ones((6, 1)))
+            state = rows.map(_scores, step)
+            rows.sum(_sum_of, state, step)
+            rows.sum(_sum_of, state, step)
+            rows.forget(step, state)
+        rows.close()
+        assert nothing_left(threads)
+    finally:
+        gc.enable()
+
+
+def _scores(block, step):
+    return block.X @ step
+
+
+def _sum_of(block, scores, step):
+    return block.X.T @ scores - step
 
 
 def _fitted_from(path):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -359,7 +360,9 @@ class DaskRows(Rows):
 
     def __init__(self, blocks: list[Any], n_rows: int, *, keep: bool, parts: Sequence[Any] = ()):
         self.n_rows, self.n_blocks, self.parts = n_rows, len(blocks), parts
-        self._kept: list[Any] = []
+        # All that this has on a cluster and somebody here still holds, if only as garbage: graphs of Dask 2024.5 refer
+        # to themselves, and last until the collector comes.
+        self._futures: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._token, self._named = uuid.uuid4().hex, 0
         self.blocks = self._persisted(blocks) if keep else blocks
 
@@ -394,7 +397,6 @@ class DaskRows(Rows):
         with told():
             found = self._kept_with(calls, fresh)
             values = [_result(one) for one in found]
-        self._release(found)
         self._count(values)
         return values
 
@@ -408,7 +410,6 @@ class DaskRows(Rows):
         with told(self.parts):
             (total,) = self._kept_with([tree.total()], fresh)
             value = _result(total)
-        self._release([total])
         self._count(value)
         return value
 
@@ -428,26 +429,18 @@ class DaskRows(Rows):
             one_blas_thread()
         ):  # as workers have: where Dask computes in this process, more would change bits
             started = list(persist(*values))
-        self._kept += started
+        self._futures.update((id(future), future) for future in _futures(started))
         return started
 
     def forget(self, *handles):
         for handle in handles:
-            self._release(handle.values)
             handle.forgotten, handle.values, handle.args = True, [], ()
-
-    def _release(self, values: list[Any]) -> None:
-        gone = set(map(id, values))
-        self._kept = [v for v in self._kept if id(v) not in gone]
 
     def close(self):
         """Let go of what is running or kept on the cluster, whoever still holds on to it here."""
-        kept, self._kept, self.blocks = self._kept, [], []
-        if "distributed" in sys.modules and kept:
-            from distributed import futures_of
-
-            for future in futures_of(kept):
-                future.release()
+        self.blocks = []
+        for future in list(self._futures.values()):
+            future.release()
 
 
 class _Handle:
@@ -498,13 +491,18 @@ def _result(value: Any) -> Any:
     """Return what was persisted: from its future, which is one message less than computing it."""
     from dask import compute
 
-    if "distributed" in sys.modules:
-        from distributed import futures_of
-
-        futures = futures_of(value)
-        if futures:
-            return futures[0].result()
+    for future in _futures(value):
+        return future.result()
     return compute(value)[0]
+
+
+def _futures(values: Any) -> list[Any]:
+    """Return the futures of what was persisted, none where Dask computed it in this process."""
+    if "distributed" not in sys.modules:
+        return []
+    from distributed import futures_of
+
+    return futures_of(values)
 
 
 def _delayed(func):
