@@ -270,7 +270,8 @@ class KernelEstimator(BaseEstimator):
 
     def _training_rows(self, X, y, **options):
         """Validate X and y for a fit; a single precomputed matrix becomes a stack."""
-        refuse_uncollected(X)
+        if not _is_plain(X):
+            refuse_uncollected(X)
         if not self._pairwise:
             types = self._row_types(X)
             with within_floats("X or y"):  # in one order of memory, as searches amplify rounding
@@ -325,7 +326,8 @@ class KernelEstimator(BaseEstimator):
     def _rows(self, X):
         """Validate rows for a prediction or a transformation."""
         check_is_fitted(self)
-        refuse_uncollected(X)
+        if not _is_plain(X):
+            refuse_uncollected(X)
         family = self.combination_.family
         if not family.pairwise:
             with within_floats("X"):
