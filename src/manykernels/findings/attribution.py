@@ -212,7 +212,7 @@ def shares(model: Any, background: Any) -> Shares:
         # A total is between what is listed and that with all of the rest; where that leaves much, it is estimated.
         half = pooled[-1] / 2
         drawn, errors = (t.sum(axis=1) for t in totals(expansion))
-        narrow = (half <= errors) & ~isinstance(expansion, Sampled)
+        narrow = (half <= errors) & (not isinstance(expansion, Sampled))
         total[place] = np.where(narrow, total[place] + half, drawn)
         total_error[place] = np.where(narrow, half, errors)
     return Shares(
