@@ -542,7 +542,8 @@ def test_deep_nesting_is_one_sentence(file):
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(1000)  # Python's own; other tests may have raised it
     try:
-        with pytest.raises(ValueError, match="makes no sense"):
+        # As many calls are too deep for Python 3.11; later versions need fewer of them, and find what is wrong.
+        with pytest.raises(ValueError, match=r"makes no sense\.$|C is \[+…, and no positive number\.$"):
             load(file)
     finally:
         sys.setrecursionlimit(limit)

@@ -136,7 +136,10 @@ def test_several_starts_find_the_better_of_two_valleys():
     many = PolynomialMKL(2, constant=False, starts=8, norm=1, tol=1e-6, random_state=0).solve(pb)
     ends = np.array(many.trace.extra["starts"])
     assert ends.max() > 1.01 * ends.min()  # there are two, or the test would say nothing
-    assert many.objective == ends.min() == pytest.approx(brute(pb, 2, False, 1, 1.0, 0.0), rel=1e-6)
+    assert many.objective == pytest.approx(
+        ends.min(), rel=1e-12
+    )  # of ends that are the same to rounding, any
+    assert ends.min() == pytest.approx(brute(pb, 2, False, 1, 1.0, 0.0), rel=1e-6)
     heavy = np.argsort(-many.combination.weights * many.combination.rho**2)[:2]
     assert set(heavy) == {0, 1}
 
