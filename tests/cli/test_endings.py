@@ -67,7 +67,7 @@ def test_what_is_for_the_screen_says_that_it_is_closed(data):
     )
     lines = {
         "$M predict m.mk d.csv >&-": "The standard output is closed; name a file with -o.",
-        "$M predict m.mk d.csv > /dev/full": "[Errno 28] No space left on device",
+        "$M predict m.mk d.csv > /dev/full": "The standard output cannot be written (No space left on device).",
     }
     for line, sentence in lines.items():
         assert shell(line, data.parent) == (2, sentence + "\n")

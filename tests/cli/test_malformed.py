@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import lzma
 
 import numpy as np
 import pytest
@@ -45,6 +46,12 @@ def parquet(**columns):
     return stream.getvalue()
 
 
+def damaged(data):
+    """Return a file in which some bytes of its values are others."""
+    return data[:150] + bytes(b ^ 255 for b in data[150:300]) + data[300:]
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
 GOOD = text(a=A, b=B, y=Y)
 ROWS = GOOD.split("\n", 1)[1]
 NEEDS = "is empty; it needs a line with the names of the columns, and rows below it."
@@ -135,7 +142,7 @@ TABLES = {
         archive(X=np.zeros((5, 2, 2)), y=np.zeros(5)),
         "holds no matrix; save one as X, and the target as y.",
     ),
-    "array.npz": (one_array(), "it holds one array without a name; save X and y with np.savez."),
+    "array.npz": (one_array(), "array.npz holds one array without a name; save X and y with np.savez."),
     "waves.npz": (
         archive(X=np.full((5, 2), 1j), y=np.zeros(5)),
         "waves.npz holds complex numbers in X; save numbers, dates or text.",
@@ -145,6 +152,21 @@ TABLES = {
         "Column 'y' holds lists or structures, and a target is numbers or classes",
     ),
     "capital.csv": (text(a=A, b=B, Y=Y), "There is no column 'y' (--target); did you mean 'Y'?"),
+    "zeros.csv": (bytes(400), "zeros.csv holds zero bytes alone, as a copy that was broken off leaves"),
+    "mainframe.csv": (GOOD.encode("cp500"), "mainframe.csv is not UTF-8 text in line 1; save it as UTF-8."),
+    "pointer.csv": (POINTER, "pointer.csv is what Git LFS keeps in place of a file; fetch the file itself"),
+    "pointer.parquet": (POINTER, "pointer.parquet is what Git LFS keeps in place of a file"),
+    "page.parquet": ("<!DOCTYPE html>\n<html>404</html>\n", "page.parquet is a web page, as servers send"),
+    "half.parquet": (parquet(a=A, y=Y)[:400], "half.parquet is cut off in the middle; copy it again."),
+    "damaged.parquet": (damaged(parquet(a=A, y=Y)), "); if it is damaged, copy it again."),
+    "nothing.parquet": (b"", "nothing.parquet is empty; copy it again."),
+    "half.npz": (
+        archive(X=np.eye(9), y=np.ones(9))[:300],
+        "half.npz cannot be read as a NumPy archive: it is cut",
+    ),
+    "damaged.npz": (damaged(archive(X=np.eye(40), y=Y)), r"it is cut off or damaged \(.*\); copy it again."),
+    "rows.csv.xz": (lzma.compress(GOOD.encode()), "unpack it, or pack it as one of .gz, .bz2, .zst."),
+    "rows.csv.zip": (b"PK\x03\x04", "rows.csv.zip is packed in a way that is not read; unpack it"),
     "letters.svm": (
         "1 0:a 1:2\n",
         "letters.svm cannot be read as svmlight, where a row is a target and then column:value (",
@@ -257,6 +279,13 @@ ASKED = {
         "",
         "There is no column 'w' (--target)",
     ),
+    "demo": (["demo", "-o", "good.csv"], "", "good.csv is a file; name a directory with -o."),
+    "near": (
+        ["fit", "Good.CSV", "-t", "y", "-o", "n.mk"],
+        "",
+        "Good.CSV does not exist; did you mean good.csv?",
+    ),
+    "far": (["fit", "ants.csv", "-t", "y", "-o", "n.mk"], "", "ants.csv does not exist."),
     "folds": (
         ["compare", "good.csv", "-t", "y", "--folds", "50"],
         "",

@@ -42,7 +42,7 @@ def main() -> None:
         OSError
     ) as error:  # help, or what is wrong with the options, on a full disk; commands see to their own
         with suppress(OSError):
-            print(error, file=sys.stderr)
+            print(f"The standard output cannot be written ({error.strerror}).", file=sys.stderr)
         sys.exit(2)
     finally:
         _close_streams()

@@ -98,11 +98,18 @@ def _in_one_sentence(function, words: dict[str, Any], quiet: bool = False, debug
     except Exception as error:
         if debug:
             raise
-        text = _in_options(" ".join(str(error).split()), words) or type(error).__name__
+        text = _in_options(_said(error), words) or type(error).__name__
         if not isinstance(error, ValueError | OSError | ImportError):
             text = f"{type(error).__name__}: {text} (--debug shows where.)"
         complain(text)
         raise typer.Exit(2) from None
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says on one line; one of the system that names no file is about the standard output."""
+    if isinstance(error, OSError) and error.strerror and error.filename is None:
+        return f"The standard output cannot be written ({error.strerror})."
+    return " ".join(str(error).split())
 
 
 def _in_options(text: str, words: dict[str, Any]) -> str:

@@ -285,6 +285,8 @@ def run(
         Values of C that the baselines try, on so many folds.
     """
     console = stdout()
+    if output.exists() and not output.is_dir():
+        raise NotADirectoryError(f"{output} is a file; name a directory with -o.")
     output.mkdir(parents=True, exist_ok=True)
     try:
         console.rule("1  Any table", align="left")

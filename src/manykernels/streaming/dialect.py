@@ -91,6 +91,7 @@ OTHERS = {
     b"\x1f\x8b": "compressed; name it .csv.gz",
     b"BZh": "compressed; name it .csv.bz2",
     b"\xfd7zXZ": "compressed; unpack it",
+    b"version https://git-lfs": "what Git LFS keeps in place of a file; fetch the file itself with git lfs pull",
     b"SQLite format": "a database; export its table as CSV",
     b"\x89HDF": "an HDF5 file; write its table as CSV or Parquet",
     b"\x89PNG": "a picture; pass a table",
@@ -121,16 +122,26 @@ def _refuse_other(path: str, data: bytes, encoding: str | None) -> None:
         raise ValueError(
             f"{path} is empty; it needs a line with the names of the columns, and rows below it."
         )
-    small = begun[:16].lower()
-    for mark, what in OTHERS.items():
-        if data.startswith(mark) or small.startswith(mark):
-            raise ValueError(f"{path} is {what}.")
+    if what := known_as(begun):
+        raise ValueError(f"{path} is {what}.")
+    if not data.strip(b"\0"):
+        raise ValueError(
+            f"{path} holds zero bytes alone, as a copy that was broken off leaves; copy it again."
+        )
     if data[1::2].count(0) > 0.4 * len(data) / 2 or data[::2].count(0) > 0.4 * len(data) / 2:
         name = "utf-16-le" if data[1:2] == b"\0" else "utf-16-be"
         raise ValueError(f"{path} is UTF-16 without the mark that says so; name the encoding, {name}.")
     if b"\0" in data:
         line = 1 + data.count(b"\n", 0, data.index(b"\0"))
         raise ValueError(f"{path} is no text: line {line:,} holds a zero byte; export the table as CSV.")
+
+
+def known_as(begun: bytes) -> str | None:
+    """Return what a file is that begins so, and what to do about it, where it is no table for all its name says."""
+    small = begun[:32].lower()
+    return next(
+        (what for mark, what in OTHERS.items() if begun.startswith(mark) or small.startswith(mark)), None
+    )
 
 
 def encoding_of(data: bytes) -> str:
@@ -140,12 +151,15 @@ def encoding_of(data: bytes) -> str:
 
 def other_encoding(error: NotUtf8, pa: Any) -> str:
     """Return what to take a text for that is not UTF-8, with a warning; raise if it is no text at all."""
-    gaps = False
+    gaps = lines = False
     with pa.input_stream(error.path) as stream:
         while piece := stream.read(FIRST_BYTES):
             if b"\0" in piece:
                 raise error
             gaps = gaps or any(letter in piece for letter in UNDEFINED)
+            lines = lines or b"\n" in piece or b"\r" in piece
+    if not lines:  # the encodings of mainframes have other line breaks
+        raise error
     found = "latin-1" if gaps else "cp1252"
     warn(
         f"{error.path} is not UTF-8 text in line {error.line:,}; it is read as {found}. Name the encoding if that is "

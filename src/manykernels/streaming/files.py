@@ -7,19 +7,25 @@ import glob
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any
 
 from .._util.text import brief, not_installed
 from .columns import NewColumn, index_of
-from .dialect import AS_IT_IS, Dialect, other_encoding
+from .dialect import AS_IT_IS, Dialect, known_as, other_encoding
 from .formats import ALONE
 from .meaning import null_words, plain_name, trimmed, understood
 from .text import Look, NotUtf8, empty_lines, look_at
 
 #: Endings of compressed text.
 PACKED = ("gz", "bz2", "zst")
+#: Endings of others, which are not read.
+UNREAD = ("xz", "zip", "7z", "rar", "tar", "tgz", "lzma", "lz4", "br", "z")
+#: How Parquet and Arrow files begin and end.
+MAGIC = (b"PAR1", b"ARROW1")
 #: The formats, by the ending of a file's name.
 FORMATS = {
     "parquet": "parquet",
@@ -175,8 +181,7 @@ def _listed_files(path) -> tuple[list[str], str | None]:
         found = [Path(f) for f in sorted(glob.glob(os.fspath(path), recursive=True)) if os.path.isfile(f)]
         return _tables(found, f"{path} matches no table"), None
     if not os.path.exists(path):
-        why = "is a link that leads nowhere" if os.path.islink(path) else "does not exist"
-        raise FileNotFoundError(f"{path} {why}.")
+        raise FileNotFoundError(_absent(path))
     if os.path.isdir(path):
         return _tables(_files(path), f"{path} is a folder without tables"), os.fspath(path)
     if not os.path.isfile(path):
@@ -184,6 +189,18 @@ def _listed_files(path) -> tuple[list[str], str | None]:
             f"{path} is a pipe or a device, which can be read once; write its rows to a file first."
         )
     return [os.fspath(path)], None
+
+
+def _absent(path) -> str:
+    """Return that there is no such file, and which one there is with about that name."""
+    if os.path.islink(path):
+        return f"{path} is a link that leads nowhere."
+    folder, stem = os.path.dirname(path), Path(path).stem.lower()  # endings would make all names alike
+    with suppress(OSError):
+        there = {Path(one).stem.lower(): one for one in os.listdir(folder or ".") if _ending(one) in FORMATS}
+        if near := get_close_matches(stem, there, n=1, cutoff=0.75):
+            return f"{path} does not exist; did you mean {os.path.join(folder, there[near[0]])}?"
+    return f"{path} does not exist."
 
 
 def is_pattern(path) -> bool:
@@ -216,6 +233,11 @@ def _endings(path) -> list[str]:
 
 def format_of(path, known: Iterable[str] = tuple(FORMATS)) -> str:
     """Return the format that the name of a file tells by one of the `known` endings, or raise."""
+    if _endings(path)[-1:] and _endings(path)[-1] in UNREAD:
+        ways = ", ".join(f".{ending}" for ending in PACKED)
+        raise ValueError(
+            f"{path} is packed in a way that is not read; unpack it, or pack it as one of {ways}."
+        )
     if _ending(path) not in known:
         raise ValueError(f"{path} must end in {', '.join('.' + k for k in known)}, to say what it is.")
     kind, packed = FORMATS[_ending(path)], _endings(path)[-1]
@@ -253,9 +275,40 @@ def _in_words(name: str, said: str) -> str:
         return f"{name} is cut off in the middle; copy it again."
     if "inflate failed" in said or "incorrect header" in said:
         return f"{name} is not compressed as its name says; rename it, without the .gz if it is plain text."
+    if what := _known_file(name):
+        return f"{name} is {what}."
+    if "size is 0 bytes" in said:
+        return f"{name} is empty; copy it again."
+    if (cut := _is_cut(name)) is not None:
+        if cut:
+            return f"{name} is cut off in the middle; copy it again."
+        return f"{name} cannot be read ({said.rstrip('.')}); if it is damaged, copy it again."
     if "Not a Feather" in said or "magic bytes not found" in said:
         return f"{name} cannot be read: it is not what its name says ({said}); name it .csv if it is text."
     return f"{name} cannot be read: {said}"
+
+
+def _known_file(name: str) -> str | None:
+    """Return what a file is that is not what its name says, None where that is not known."""
+    begun, _ = _edges(name)
+    return None if begun.startswith(MAGIC) else known_as(begun)
+
+
+def _is_cut(name: str) -> bool | None:
+    """Whether a Parquet or Arrow file lacks its end; None for others."""
+    begun, end = _edges(name)
+    return None if not begun.startswith(MAGIC) else not end.endswith(MAGIC)
+
+
+def _edges(name: str) -> tuple[bytes, bytes]:
+    """Return how a file begins and ends; nothing of what is no file."""
+    try:
+        with open(name, "rb") as stream:
+            begun = stream.read(32)
+            stream.seek(max(0, os.path.getsize(name) - 32))
+            return begun, stream.read()
+    except OSError:
+        return b"", b""
 
 
 class in_one_sentence:

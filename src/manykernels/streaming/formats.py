@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from .._util.text import brief
 
 #: What the target of rows without names is called.
 TARGET = "y"
@@ -48,13 +51,20 @@ def read_npz(path: str, pa: Any):
     try:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
-            raise ValueError("it holds one array without a name; save X and y with np.savez.")
-        with archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+            arrays = {"": archive}
+        else:
+            with archive:
+                arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # no fault of what is in it
+            raise
+        said = " ".join(str(error).split()) or type(error).__name__
+        told = f"it is cut off or damaged ({brief(said)}); copy it again."
         if "allow_pickle" in str(error):
-            error = ValueError("it holds Python objects; save numbers or text.")
-        raise ValueError(f"{path} cannot be read as a NumPy archive: {error}") from None
+            told = "it holds Python objects; save numbers or text."
+        raise ValueError(f"{path} cannot be read as a NumPy archive: {told}") from None
+    if "" in arrays:
+        raise ValueError(f"{path} holds one array without a name; save X and y with np.savez.")
     rows = [array for array in arrays.values() if array.ndim == 2]
     for name, array in arrays.items():
         if array.dtype.kind in "cV":
