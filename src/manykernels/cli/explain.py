@@ -16,7 +16,7 @@ from ..report import write_report
 from ..streaming import Source, views_of
 from .beside import target_of, units_of
 from .models import check_model
-from .screens import count, file_size, note, noted, plain, plain_table, say, stdout
+from .screens import count, file_size, note, noted, plain, plain_table, say, stdout, working
 from .tables import open_table_of, table_writer
 
 #: Components that are listed, unless told.
@@ -64,7 +64,7 @@ def explain(
     if by == "view" and not hasattr(fitted, "views_"):
         raise ValueError(f"--by is view, and {model_path} was fitted without views; use column or kernel.")
     some = _some(X)
-    with noted():
+    with noted(), working("Splitting the predictions ..."):
         parts = components(fitted, some)
         columns = shares(fitted, some)
         views = _view_shares(fitted, some)
@@ -80,7 +80,7 @@ def explain(
         if views:
             _print_views(views)
     if output is not None:
-        with table_writer(output) as writer:
+        with working("Splitting every prediction ..."), table_writer(output) as writer:
             writer.write(_row_parts(fitted, X, some, by))
         say(f"Wrote the parts of {count(len(X), 'prediction')} to {output}.")
 
@@ -93,7 +93,7 @@ def report(model_path: Path, data: Path, dialect: dict[str, str], target: str | 
     fitted, _, X, y = open_rows(model_path, data, dialect, wanted)
     if hasattr(fitted, "classes_") and fitted.classes_.dtype != y.dtype and y.dtype.kind != "U":
         y = y.astype(fitted.classes_.dtype)
-    with noted(), stdout().status("Writing the report ..."):
+    with noted(), working("Writing the report ..."):
         write_report(fitted, output, X, y, title=f"{wanted}, from {data.name}")
     say(f"Wrote {output} ({file_size(output)}); open it in a browser.")
 

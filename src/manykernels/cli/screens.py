@@ -141,6 +141,16 @@ def _print_line(console: Console, text: str, style: str = "") -> None:
 
 
 @contextmanager
+def working(text: str) -> Iterator[None]:
+    """Tell on a terminal what is being waited for, until it is there."""
+    if is_quiet():
+        yield
+        return
+    with stderr().status(text):
+        yield
+
+
+@contextmanager
 def noted() -> Iterator[None]:
     """Print what is warned of as notes, in the end."""
     with warnings.catch_warnings(record=True) as caught:

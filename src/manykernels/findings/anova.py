@@ -12,6 +12,7 @@ import numpy as np
 
 from .._util.html import bar_table, curve
 from .._util.text import brief
+from .._util.threads import one_blas_thread
 from .expansion import Expansion, Subset, Variances
 from .reading import read
 from .sampling import Sampled
@@ -233,6 +234,7 @@ class Components:
         )
 
 
+@one_blas_thread()
 def components(model: Any, background: Any, *, order: int | None = None) -> Components:
     """Split a fitted predictor into a constant, main effects and interactions that do not overlap.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._util.threads import one_blas_thread
 from ..tables import Origin
 from .anova import as_table, components, over_outputs
 from .reading import Reader, all_columns, origins_of, predictor_of, read, rows_of
@@ -58,6 +59,7 @@ class Shapley:
         return as_table(records, ["columns", "name", "mean_absolute"])
 
 
+@one_blas_thread()
 def shapley(model: Any, rows: Any, background: Any) -> Shapley:
     """Return Shapley values: a component of the prediction is shared equally among its columns.
 
@@ -102,6 +104,7 @@ def shapley(model: Any, rows: Any, background: Any) -> Shapley:
     )
 
 
+@one_blas_thread()
 def importances(model: Any, rows: np.ndarray) -> np.ndarray:
     """Return the importance of every column of the table: its mean absolute Shapley value, in shares of their sum.
 
@@ -176,6 +179,7 @@ class Shares:
         return as_table(records, ["columns", "name", *fields])
 
 
+@one_blas_thread()
 def shares(model: Any, background: Any) -> Shares:
     """Return every column's shares of the variance of the prediction under the product of the margins (Sobol).
 

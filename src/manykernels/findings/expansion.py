@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from .._util.arrays import row_blocks
+from .._util.threads import map_in_threads
 from ..predictors import Predictor
 from .functions import Functions, divided, times
 
@@ -39,7 +40,7 @@ HELD = 2**24
 #: Variables with more functions than this have a basis learned from random combinations of them.
 FEW_FUNCTIONS = 64
 #: Multiplications that exact variances may take together, and points that the others are estimated from.
-AFFORDED, POINTS = 5e10, 512
+AFFORDED, POINTS = 5e9, 512
 #: Points of the integral behind Shapley values, and where these need not be exact. So many integrate products of 128
 #: factors exactly, and to rounding those of more: a product of thousands that is not zero has factors near one.
 NODES, QUICK = 64, 12
@@ -284,8 +285,8 @@ class Expansion:
         order = np.argsort(costs, kind="stable")
         exact = np.zeros(len(subsets), dtype=bool)
         exact[order] = np.cumsum(costs[order]) <= AFFORDED
-        for k in np.flatnonzero(exact).tolist():
-            values[k] = self.variance(subsets[k])
+        known = np.flatnonzero(exact).tolist()
+        values[known] = np.array(map_in_threads(lambda k: self.variance(subsets[k]), known)).reshape(-1, c)
         rest = rest_error = np.zeros(c)
         left = np.flatnonzero(~exact).tolist() if complete else list(range(len(subsets)))
         if left or not complete:

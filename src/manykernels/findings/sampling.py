@@ -26,6 +26,8 @@ from .expansion import Expansion, Subset, Variances, drawn
 
 #: Fewest and most points that variances are estimated from, and most rows that scores are asked for in one go.
 POINTS, BATCH = (512, 16_384), 2**16
+#: Most points that changes are taken at where one pass tells those of all variables.
+CHANGED = 2048
 #: Scores that the values of components, or Shapley values, may take, and fewest and most draws for each row.
 SCORES, DRAWS = 10**6, (16, 256)
 #: Pairs of columns that are looked at, and how many standard errors a pair's variance must be from zero to be listed.
@@ -35,7 +37,10 @@ MOST_PAIRS, SURE = 300, 3.0
 def totals(expansion: Expansion | Sampled) -> tuple[np.ndarray, np.ndarray]:
     """Return E Var(f | all but x_g) of every variable and its standard error, (variables, c) (Jansen)."""
     variables, background = expansion.variables, expansion.background
-    A, B = (drawn(variables, background, _points(len(variables)), seed) for seed in (1, 2))
+    size = (
+        _points(len(variables)) if isinstance(expansion, Sampled) else min(_points(len(variables)), CHANGED)
+    )
+    A, B = (drawn(variables, background, size, seed) for seed in (1, 2))
     halves = np.square(expansion.changes(A, B)) / 2
     return halves.mean(axis=0), halves.std(axis=0) / math.sqrt(len(A))
 
