@@ -936,9 +936,7 @@ def test_ctrl_c_while_the_cluster_computes_leaves_nothing_there(threads):
 
     def interrupt():
         reading.wait()
-        time.sleep(
-            0.3
-        )  # for the fit to wait, too: in a finaliser on its way there, Python would drop the interrupt
+        time.sleep(0.3)  # until the fit waits, too
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         sent.set()
 
