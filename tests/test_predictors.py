@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.contracts.cases import FAMILIES, rows
+from threadpoolctl import threadpool_limits
 
+from manykernels import MKLRegressor
 from manykernels.combination import Combination
 from manykernels.predictors import Dual, Primal
+from manykernels.solvers import Blockwise
 
 
 def some(name, m=None):
@@ -110,3 +113,16 @@ def test_primal_without_any_kernel_is_its_intercept():
     p = Primal(Combination(family, family.members(), np.zeros(m), np.ones(m)), np.zeros((0, 1)), np.ones(1))
     assert_allclose(p.scores(rows(3)), 1.0)
     assert not p.contributions(rows(3)).any()
+
+
+@pytest.mark.parametrize("kernels", ["gaussian", "laplacian"])
+def test_threads_change_no_score_on_random_features(kernels, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(1000, 10))
+    model = MKLRegressor(kernels, solver=Blockwise(), C=1e3, random_state=0)
+    model.fit(X[:300], X[:300, 0] * X[:300, 1])
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    scores = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            scores.append(model.predict(X))
+    assert_allclose(scores[1], scores[0], rtol=0, atol=1e-12)  # in float32, other sums differ by 1e-8

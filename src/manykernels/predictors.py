@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 
 from ._util.arrays import product_width, row_blocks
 from ._util.shapes import WHOLE, Stored, check_arrays, demand
-from ._util.threads import map_in_threads
+from ._util.threads import map_in_threads, one_blas_thread
 from .combination import Combination, TargetCombination
 from .features import Exact
 from .features._thin import thin_scores
@@ -327,7 +327,8 @@ class RandomFeature:
             add(rows, out[part])
 
         n_rows = min(n_rows, max(1024, X.shape[0] // 8))
-        map_in_threads(task, [slice(a, a + n_rows) for a in range(0, X.shape[0], n_rows)])
+        with one_blas_thread():  # of a single tile, too: in float32, several would show in the eighth digit
+            map_in_threads(task, [slice(a, a + n_rows) for a in range(0, X.shape[0], n_rows)])
 
     def scores(self, X):
         """Return f(x), O(features) per row; rows in tiles, on a few threads."""
