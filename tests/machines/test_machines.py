@@ -1,5 +1,7 @@
 """Every machine through the same contract: certificates, weights, extremes, starts."""
 
+import time
+
 import numpy as np
 import pytest
 from problems import CASES, coefficients, dual_objective, objective, problem, rbf, scores, targets
@@ -9,7 +11,13 @@ from manykernels.machines import Fit, IndefiniteKernelError, solve_dual, solve_p
 from manykernels.machines.fit import Task
 from manykernels.machines.hinges import max_hinge
 from manykernels.machines.smooth import softmax
-from manykernels.machines.spaces import FeatureSpace, GramSpace
+from manykernels.machines.spaces import (
+    FEW_OUTPUTS,
+    FeatureSpace,
+    GramSpace,
+    narrow_root,
+    simplex_curvature,
+)
 
 LOSS_NAMES = sorted(LOSSES)
 both_weights = pytest.mark.parametrize("weighted", [False, True], ids=["unit", "weighted"])
@@ -295,6 +303,45 @@ def test_conjugate_gradients_replace_large_dense_systems(machine, space):
     )
     assert iterative.gap <= 1e-9
     np.testing.assert_allclose(iterative.F, dense.F, atol=1e-7)
+
+
+def _many_classes(n=250, c=125, d=4):
+    """Rows of few columns without a relation to their classes, each of which there is."""
+    rng = np.random.default_rng(11)
+    X = np.column_stack([rng.normal(size=(n, d)), np.ones(n)])
+    return X, np.eye(c)[rng.permutation(np.concatenate([np.arange(c), rng.integers(c, size=n - c)]))]
+
+
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_very_many_classes_on_a_kernel_of_low_rank_take_seconds(C):
+    Z, Y = _many_classes()
+    K, s = Z @ Z.T, np.ones(len(Z))
+    before = time.process_time()
+    A = solve_dual(K, Y, "max_hinge", C).A
+    assert time.process_time() - before < 20.0
+    primal = objective(K, A, Y, "max_hinge", C, s)
+    np.testing.assert_allclose(dual_objective(K, A, Y, "max_hinge", C, s), primal, rtol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_gram_matrix_of_few_features_is_known_by_them(scale):
+    Z, _ = _many_classes()
+    root = narrow_root(scale * Z @ Z.T, 8)
+    assert root.shape == (250, 5)
+    np.testing.assert_allclose(root @ root.T, scale * Z @ Z.T, atol=1e-13 * scale * np.square(Z).sum(1).max())
+    assert narrow_root(scale * Z @ Z.T, 4) is None
+    assert narrow_root(rbf(Z), 8) is None
+    assert narrow_root(np.zeros((3, 3)), 2).shape == (3, 0)
+
+
+@pytest.mark.parametrize("c", [FEW_OUTPUTS, FEW_OUTPUTS + 1])
+def test_the_system_of_many_outputs_is_that_of_few(c):
+    """(I + Z' H Z) D = R, with the curvature H applied row by row."""
+    rng = np.random.default_rng(1)
+    Z, D = rng.normal(size=(40, 3)), rng.exponential(size=(40, c)) * (rng.random((40, c)) < 0.3)
+    R = rng.normal(size=(3, c))
+    X = FeatureSpace(Z).coupled(D)(R)
+    np.testing.assert_allclose(X + Z.T @ simplex_curvature(D, Z @ X), R, atol=1e-10)
 
 
 @pytest.mark.parametrize("ties", ["breslow", "efron"])

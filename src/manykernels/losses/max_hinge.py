@@ -14,6 +14,13 @@ class MaxHinge(Loss):
     ``l*(u) = -sum_{k != y} p_k = p_y - 1``. Among tied classes the subgradient takes the first,
     the right class before all others.
 
+    Notes
+    -----
+    With c classes and n rows the dual has n c coefficients. Machines of very many classes are quick where the kernel
+    has a low rank (few columns, few different rows): 250 rows of 125 classes on a linear kernel of 4 columns take 2 CPU
+    s. Where the rank is full they take about 10 to 20 s each, and longer, ending short of the usual accuracy, where
+    eigenvalues fall to rounding over dozens of others. ``"hinge"`` takes every class on its own.
+
     References
     ----------
     Crammer and Singer, "On the algorithmic implementation of multiclass kernel-based vector

@@ -6,19 +6,25 @@ relative accuracy of the scores.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from .._util.threads import map_in_threads
 from ._descent import greedy_hinge, greedy_rows, project_rows, sweep_hinge, sweep_rows
 from .fit import Fit, Task, certified
 from .newton import DualProblem, State, proximal
-from .spaces import FeatureSpace, GramSpace, Solve
+from .spaces import FeatureSpace, GramSpace, Solve, narrow_root
 
 #: Sweeps of coordinate descent, for the max-hinge per accuracy, before Newton's method takes over.
 SWEEPS = 10
 #: Violations aimed at by the max-hinge, one after the other. On a well-conditioned kernel, whose faces are large,
 #: coordinate descent reaches the last in a few sweeps and no Newton system is needed.
 ACCURACIES = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11, 5e-13)
+#: A Gram matrix counts as narrow, and max-hinge machines run on features, with at least this many rows for each
+#: feature and at most this many coefficients.
+ROWS_PER_FEATURE = 8
+MAX_NARROW = 2000
 
 
 def _orders(n: int) -> np.ndarray:
@@ -97,12 +103,24 @@ def max_hinge(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     Keerthi, Sundararajan, Chang, Hsieh and Lin, "A sequential dual method for large scale
     multi-class linear SVMs", KDD 2008.
     """
-    space = task.space
-    dual = max_hinge_dual(task)
-    A = dual.project(A, 0.0)
+    A = max_hinge_dual(task).project(A, 0.0)
     sweeps = _descend_rows(task, A)
-    state, A = proximal(space, A, space.pull(A), dual, tol, bound=float(task.U.max()))
+    narrow = _narrowed(task)
+    space = narrow.space
+    state, A = proximal(space, A, space.pull(A), max_hinge_dual(narrow), tol, bound=float(task.U.max()))
     return certified(task, state.V, A, state.n_iter + sweeps)
+
+
+def _narrowed(task: Task) -> Task:
+    """Return the task on features where its Gram matrix is that of a few.
+
+    With many classes the face of the dual has many more directions than these features have coefficients.
+    """
+    n, c = task.Y.shape
+    if not isinstance(task.space, GramSpace):
+        return task
+    root = narrow_root(task.space.K, min(n // ROWS_PER_FEATURE, MAX_NARROW // c))
+    return task if root is None else replace(task, space=FeatureSpace(root, task.space.max_dense))
 
 
 def _descend_rows(task: Task, A: np.ndarray) -> int:

@@ -23,6 +23,8 @@ from .._util.arrays import row_blocks
 
 #: Sizes of a dense Newton system above which conjugate gradients take over.
 MAX_DENSE = 6000
+#: Outputs above which the blocks of a coupled system come from one product rather than from one for each pair.
+FEW_OUTPUTS = 32
 _JITTERS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9)
 
 Solve = Callable[[np.ndarray], np.ndarray]
@@ -315,15 +317,9 @@ class FeatureSpace(Space):
         Z, D, total = self.Z[rows], D[rows], total[rows]
         if k * c > self.max_dense:
             return lambda R: conjugate_gradients(lambda P: P + Z.T @ simplex_curvature(D, Z @ P), R)
-        M = np.zeros((c, k, c, k))
-        for i in range(c):
-            M[i, :, i, :] += _weighted_gram(Z, D[:, i]) + np.eye(k)
-            for j in range(i + 1):
-                block = _weighted_gram(Z, D[:, i] * D[:, j] / total)
-                M[i, :, j, :] -= block
-                if j < i:
-                    M[j, :, i, :] -= block
+        M = _simplex_gram(Z, D, total) if c <= FEW_OUTPUTS else _simplex_gram_at_once(Z, D, total)
         square = M.reshape(c * k, c * k)
+        np.einsum("ii->i", square)[:] += 1.0
         solve = factored(square, float(np.diagonal(square).max()))
         return lambda R: solve(R.T.ravel()).reshape(c, k).T
 
@@ -346,6 +342,57 @@ def _weighted_gram(Z: np.ndarray, d: np.ndarray) -> np.ndarray:
     part = (Z if 2 * len(rows) > len(d) else Z[rows]).copy()
     part *= np.sqrt(d if 2 * len(rows) > len(d) else d[rows])[:, None]
     return part.T @ part
+
+
+def _simplex_gram(Z: np.ndarray, D: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Return the sum over rows of ``(diag(d) - d d' / sum(d)) x z z'``, (c, k, c, k), block by block."""
+    k, c = Z.shape[1], D.shape[1]
+    M = np.zeros((c, k, c, k))
+    for i in range(c):
+        M[i, :, i, :] += _weighted_gram(Z, D[:, i])
+        for j in range(i + 1):
+            block = _weighted_gram(Z, D[:, i] * D[:, j] / total)
+            M[i, :, j, :] -= block
+            if j < i:
+                M[j, :, i, :] -= block
+    return M
+
+
+def _simplex_gram_at_once(Z: np.ndarray, D: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Return what ``_simplex_gram`` does from one product: O(n c^2 k^2), and no more calls for more outputs."""
+    k, c = Z.shape[1], D.shape[1]
+    M = np.zeros((c * k, c * k))
+    blocks = np.zeros((c, k * k))
+    for part in row_blocks(len(Z), c * k):
+        z, d = Z[part], D[part]
+        blocks += d.T @ (z[:, :, None] * z[:, None, :]).reshape(len(z), k * k)
+        spread = (d / np.sqrt(total[part, None]))[:, :, None] * z[:, None, :]
+        spread = spread.reshape(len(z), c * k)
+        M -= spread.T @ spread
+    M = M.reshape(c, k, c, k)
+    outputs = np.arange(c)
+    M[outputs, :, outputs, :] += blocks.reshape(c, k, k)
+    return M
+
+
+def narrow_root(K: np.ndarray, most: int) -> np.ndarray | None:
+    """Return ``Z`` (n, k) with ``ZZ' = K`` up to rounding and k at most ``most``; None where the rank is larger.
+
+    A Cholesky factor with the largest remaining diagonal first (Higham, "Accuracy and stability of numerical
+    algorithms", 2002, section 10.3), O(n k^2).
+    """
+    left = np.diagonal(K).copy()
+    enough = 16.0 * np.finfo(float).eps * left.max(initial=0.0)
+    rows = np.zeros((most, len(K)))
+    for k in range(most + 1):
+        pivot = int(left.argmax())
+        if left[pivot] <= enough:
+            return np.ascontiguousarray(rows[:k].T)
+        if k < most:
+            rows[k] = (K[pivot] - rows[:k, pivot] @ rows[:k]) / np.sqrt(left[pivot])
+            left -= rows[k] ** 2
+            left[pivot] = 0.0
+    return None
 
 
 def face_basis(support: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
