@@ -371,7 +371,7 @@ def test_an_online_stage_ends_without_a_word_when_r_no_longer_falls(tol):
     assert r.trace.extra["ending"] == ("online",) and r.trace.extra["updates"][-1] > 0
     assert not r.converged and r.objective == min(values)
     fell = [
-        min(values[: i - 10]) - min(values[i - 10 : i]) > 10 * tol * min(values[: i - 10])
+        min(values[: i - 10]) - min(values[i - 10 : i]) > 10 * max(tol, 1e-5) * min(values[: i - 10])
         for i in range(11, len(values) + 1)
     ]
     assert all(fell[:-1]) and not fell[-1]
@@ -729,8 +729,23 @@ def test_no_warning_from_arithmetic():
 @pytest.mark.parametrize(("p", "most"), [(2.0, 60), (1.5, 90)])
 def test_an_online_stage_before_another_is_bounded_in_proportion_to_q(p, most):
     pb = contradicting("hinge", 1)
-    r = Obscure(p, epochs=1, tol=0.0, eta=1e-9, random_state=0).solve(
-        pb
-    )  # steps that get nowhere, and R falls on
+    r = Obscure(p, epochs=1, tol=0.0, eta=1e-4, random_state=0).solve(pb)  # short steps, and R falls on
     stages = r.trace.extra["stage"]
     assert stages.count("online") == most and stages.count("batch") == 1
+
+
+@pytest.mark.parametrize("tol", [0.0, 1e-12])
+def test_an_online_stage_of_steps_that_get_nowhere_ends_whatever_tol_is(tol):
+    r = Obscure(1.01, epochs=1, tol=tol, eta=1e-9, random_state=0).solve(contradicting("hinge", 1))
+    assert r.trace.extra["stage"].count("online") == 11
+
+
+@pytest.mark.slow
+def test_an_online_stage_over_very_many_kernels_is_bounded_by_its_updates_and_says_so():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(100, 16))
+    model = MKLRegressor(Products(3), solver=Obscure(1.01, stage="online", tol=0.0, random_state=0), C=100.0)
+    with pytest.warns(ConvergenceWarning, match="R is still falling: raise online_epochs"):
+        model.fit(X, X[:, 0] + rng.normal(size=100))
+    updates, row = np.array(model.trace_.extra["updates"]), 100 * len(model.combination_)
+    assert updates.sum() * row > 1e10 >= updates[:-1].sum() * row

@@ -37,11 +37,15 @@ from .sequential import Passes, StepRule
 #: The decrease of the objective is judged over this many epochs: exactly in the online stage; in the second at least,
 #: or over a quarter of all so far.
 WINDOW = 10
-#: Most epochs of an online stage that runs to its end: none of our data sets needed more than 3,000 (q = 10,001).
-MOST_ONLINE = 10_000
+#: Epochs of an online stage with a smaller relative decrease than this, whatever `tol`, find no better region.
+LEAST_FALL = 1e-5
+#: Most epochs of an online stage that runs to its end: none of our data sets needed more (q = 10,001).
+ENOUGH_ONLINE = 3000
 #: Of one that another stage follows, the most in units of q = p/(p - 1), which Theorem 4's number grows with: pendigits
 #: took 7 at q = 101 and 16 at q = 2. What is left to find is then left to the second stage.
 MOST_ONLINE_PER_Q = 30
+#: Kernel values that updates of an online stage may take, half a minute's work, before as many epochs are enough.
+MOST_VALUES = 1e10
 #: What to say of an end at a gap that was not asked for. The end of an online stage alone is no such end.
 ADVICE = {
     "settled": "the objective hardly falls any more: raise tol, or use LpNorm, which closes the gap",
@@ -165,12 +169,17 @@ class _Epochs:
         better = self.descent.closed or found.objective <= self.start
         return found if better else self.passes.nothing()
 
-    def __call__(self, stage: str, rule: StepRule, most: int) -> Iterator[Iterate]:
-        """Yield the iterates of up to `most` epochs, fewer when the objective settles."""
-        n = self.passes.n_visits
+    def __call__(
+        self, stage: str, rule: StepRule, most: int, most_updates: float = np.inf
+    ) -> Iterator[Iterate]:
+        """Yield the iterates of up to `most` epochs, fewer when the objective settles or updates have been very many.
+
+        Updates count after the first `MOST_ONLINE_PER_Q` epochs only.
+        """
+        n, first = self.passes.n_visits, len(self.updates)
         values: list[float] = []
         self.settled = False
-        for _ in range(most):
+        for epoch in range(1, most + 1):
             updates = self.passes.run(self.rng.permutation(n), rule)
             iterate = self.passes.evaluate(rule)
             self.updates.append(updates)
@@ -178,19 +187,20 @@ class _Epochs:
             values.append(iterate.objective)
             self.settled = self._has_settled(values) if rule.batch else self._is_through(updates, values)
             yield iterate
-            if self.settled:
+            many = epoch >= MOST_ONLINE_PER_Q and sum(self.updates[first:]) > most_updates
+            if self.settled or many:
                 return
 
     def _is_through(self, updates: int, values: list[float]) -> bool:
         """Whether an online stage is at its end: no updates, or ten epochs that did not lower the least objective.
 
-        By more than `tol` each, that is. One such epoch would do but for chance: it ends with up to four times the
-        objective that is possible.
+        By more than `tol` each, or `LEAST_FALL` where that is more. One such epoch would do but for chance: it ends
+        with up to four times the objective that is possible.
         """
         if not updates or len(values) <= WINDOW:
             return not updates
         before = min(values[:-WINDOW])
-        return before - min(values[-WINDOW:]) <= WINDOW * self.tol * abs(before)
+        return before - min(values[-WINDOW:]) <= WINDOW * max(self.tol, LEAST_FALL) * abs(before)
 
     def _has_settled(self, values: list[float]) -> bool:
         """Whether the mean objective of a window is hardly below that of the window before.
@@ -223,14 +233,15 @@ class Obscure(_Stochastic):
         Step of the online stage. Larger steps need fewer updates and give a worse bound R.
     online_epochs : "auto" or int
         Most passes of the online stage. ``"auto"`` lets it run to its end: a pass that has nothing to correct, or ten
-        that do not lower R; 10,000 at most, and 30 p/(p-1) where a second stage follows. Theorem 4 allows for passes in
+        that do not lower R by `tol` each, or by 1e-5 where `tol` is less; 3,000 at most, and 30 p/(p-1) where a second
+        stage follows; no more than 30 where their updates took 10^10 kernel values. Theorem 4 allows for passes in
         proportion to p/(p-1).
     epochs : int
         Most passes of the second stage.
     tol : float
         Relative duality gap at which to stop, and relative decrease of the objective per epoch at which a stage has
-        settled. Online the least so far is compared with that of ten epochs before; in the second stage, which is
-        noisier, the mean over the last quarter of the epochs with that of the quarter before.
+        settled, online 1e-5 at least. Online the least so far is compared with that of ten epochs before; in the second
+        stage, which is noisier, the mean over the last quarter of the epochs with that of the quarter before.
     radius : "auto" or float
         R, a bound on the norm of the optimal predictor. ``"auto"``: from the online stage (Alg. 1, line 10), or from
         f = 0 without one.
@@ -311,7 +322,7 @@ class Obscure(_Stochastic):
         longest = longest_step(passes)
         if self.stage != "batch":
             eta = min(online_step(passes) if self.eta == "auto" else float(self.eta), longest)
-            yield from run("online", StepRule(batch=False, eta=eta), self._most_online())
+            yield from run("online", StepRule(batch=False, eta=eta), *self._most_online(passes))
         if self.stage == "online":
             return
         radius, best = self._radius(run), run.descent.best
@@ -320,12 +331,13 @@ class Obscure(_Stochastic):
         passes.project(radius)
         yield from run("batch", StepRule(batch=True, eta=longest, radius=radius), self.epochs)
 
-    def _most_online(self) -> int:
-        """Return the most passes of the online stage."""
+    def _most_online(self, passes: Passes) -> tuple[int, float]:
+        """Return the most epochs of the online stage, and its most updates."""
         if self.online_epochs != "auto":
-            return self.online_epochs
+            return self.online_epochs, np.inf
         own = MOST_ONLINE_PER_Q * conjugate_exponent(self.p)
-        return MOST_ONLINE if self.stage == "online" else int(min(MOST_ONLINE, own))
+        epochs = ENOUGH_ONLINE if self.stage == "online" else int(min(ENOUGH_ONLINE, own))
+        return epochs, MOST_VALUES / (len(passes.Y) * len(passes.members))
 
     def _radius(self, run) -> float:
         """Return R (Alg. 1, line 10): no better predictor can have a larger norm."""
