@@ -123,6 +123,7 @@ def rounding(
     explicit: bool,
     kinks: float,
     offset: float,
+    shares: float = 0.0,
 ) -> float:
     """Return about how much of a certificate is rounding, for dual coefficients A with tr(AᵀKA) = `form`.
 
@@ -130,14 +131,15 @@ def rounding(
     largest κ(x_t, x_t), and their squares by that times their size; tr(AᵀKA) errs by ε κ‖A‖². Scores err by ε times
     the size of what they are made of, √κ‖f‖ with features, else κ‖A‖, and the mean of the targets, `offset`; their
     losses by that times the slope, A/(C s), and where that is small by its square. Rows at a kink of the loss, of mean
-    weight `kinks` over all rows, err at its full slope.
+    weight `kinks` over all rows, err at its full slope. A conjugate that is a difference of much larger terms errs by ε
+    times their sum, `shares`.
     """
     n, size = len(A), np.linalg.norm(A) * np.sqrt(largest)
     reach = np.sqrt(largest * max(form, 0.0)) if explicit else np.sqrt(largest) * size
     error = EPSILON * (reach + offset)
     losses = error * (np.linalg.norm(A) / (C * n) + kinks) + float(np.mean(s)) * error**2 / 2
     squares = np.sqrt(max(form, 0.0)) + EPSILON * size if explicit else size
-    return float(losses + EPSILON * size * squares / (C * n))
+    return float(losses + EPSILON * (size * squares + shares) / (C * n))
 
 
 def _over_all(model, met: Combination, rows, sample_weight) -> Combination:

@@ -1,6 +1,7 @@
 """Survival: equal to scikit-survival, certified, and whatever form the times have."""
 
 import pickle
+import warnings
 
 import cvxpy as cp
 import numpy as np
@@ -329,6 +330,22 @@ def test_times_that_are_all_the_same_teach_nothing_and_end_soon(ties):
     X, time = np.random.default_rng(0).normal(size=(90, 4)) * 1e4, np.full(90, 2.0)
     model = MKLSurvival([RBF(1.0), Linear(), Linear([0])], ties=ties).fit(X, (np.ones(90, bool), time))
     assert model.converged_ and np.abs(model.predict(X)).max() < 1e-6
+
+
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+@pytest.mark.parametrize(("C", "heaviest"), [(1.0, 1e9), (1e9, 1.0), (1e5, 1e5), (500.0, 6e10)])
+def test_a_gap_that_is_only_rounding_is_said_to_be(ties, C, heaviest):
+    for n in (2, 3, 10):
+        rng = np.random.default_rng(n)
+        X, s = rng.normal(size=(n, 2)), np.append(np.ones(n - 1), heaviest)
+        y = np.arange(n) % 3 != 1, 1.0 + rng.integers(n, size=n)
+        model = MKLSurvival("linear", solver=LpNorm(), ties=ties, C=C)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model.fit(X, y, sample_weight=s)
+        if not any("rounding limits objective_ and gap_" in str(w.message) for w in said):
+            assert model.gap_ >= -1e-8 * model.objective_
+            assert model.gap_ <= model.solver_.tol * model.objective_ or said
 
 
 @pytest.mark.parametrize("weight", [1e-8, 1.0, 1e8])

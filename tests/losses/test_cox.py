@@ -132,3 +132,13 @@ def test_small_losses_have_all_their_digits(ties, w):
     both = 2 * np.log1p(rest / 2) if ties == "breslow" else np.log1p(rest / 2) + np.log1p(rest) + np.log(2)
     found = Cox(ties).total(Y, (f + 1e3)[:, None], np.full(6, w))
     assert found == pytest.approx(w * (first + both + last), rel=1e-12)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_the_unit_of_the_weights_costs_the_conjugate_no_digits(ties):
+    Y, w = case(True)
+    A = Cox(ties).response(Y, np.sin(Y), w)
+    one, other = Cox(ties).total_conjugate(Y, A, w), Cox(ties).total_conjugate(Y, 1e12 * A, 1e12 * w)
+    assert other == pytest.approx(1e12 * one, rel=1e-13)
+    sizes = Cox(ties).conjugate_size(Y, A, w), Cox(ties).conjugate_size(Y, 1e12 * A, 1e12 * w)
+    assert sizes[1] == pytest.approx(1e12 * sizes[0], rel=0.1) and sizes[0] > abs(one)

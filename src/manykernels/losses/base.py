@@ -119,6 +119,10 @@ class Loss(BaseEstimator):
         """Return ``L*(-A)``."""
         return float(w @ self.conjugate(Y, -A / w[:, None]))
 
+    def conjugate_size(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> float:
+        """Return the size of what ``L*(-A)`` is a small difference of; 0 where it is none."""
+        return 0.0
+
     def pooled(self, A: np.ndarray) -> np.ndarray:
         """Return the coefficients that kernels see, (n, c), or (n, 1) where all outputs share one f."""
         return A.sum(axis=1, keepdims=True) if self.shared else A

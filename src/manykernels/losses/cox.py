@@ -82,6 +82,9 @@ class Cox(Loss):
     def total_conjugate(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> float:
         return self.risk_sets(Y, w).conjugate(-A[:, 0])
 
+    def conjugate_size(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> float:
+        return self.risk_sets(Y, w).conjugate_size(-A[:, 0])
+
     def nearest(self, Y: np.ndarray, A: np.ndarray, w: np.ndarray) -> np.ndarray:
         return -self.risk_sets(Y, w).feasible(-A[:, 0])[:, None]
 
@@ -284,10 +287,29 @@ class RiskSets:
             return np.inf
         v, r = np.maximum(v, 0.0), np.maximum(r, 0.0)
         rows = float(np.sum(xlogy(v, v / self.w)))
-        if not self.cut.any():
-            before = r[:-1] + d
-            return rows + float(np.sum(xlogy(d, d) + xlogy(r[1:], r[1:]) - xlogy(before, before)))
-        return rows + self._tied_entropy(v, r)
+        if not len(d):
+            return rows
+        if self.cut.any():
+            return rows + self._tied_entropy(v, r)
+        # The masses that come and go are equal, so that their unit does not matter: without one, logarithms are small.
+        before, unit = r[:-1] + d, d.sum()
+        masses = xlogy(d, d / unit) + xlogy(r[1:], r[1:] / unit) - xlogy(before, before / unit)
+        return rows + float(masses.sum())
+
+    def conjugate_size(self, u: np.ndarray) -> float:
+        """Return the sum of the sizes of what L*(u) is made of, O(n).
+
+        What is left after an event time is itself a difference: its rounding counts by the logarithm there.
+        """
+        v, d, r, _ = self._shared(u)
+        v, r, unit = np.maximum(v, 0.0), np.maximum(r, 0.0), d.sum()
+        before = r[:-1] + d
+        slopes = np.log(np.maximum(r[1:] / before, np.finfo(float).eps))
+        masses = np.concatenate([d, r[1:], before, v[v > 0]])
+        units = np.concatenate([np.full(len(masses) - np.count_nonzero(v), unit), self.w[v > 0]])
+        return float(
+            (masses * (1.0 + np.abs(np.log(np.maximum(masses, 1e-300) / units)))).sum() - before @ slopes
+        )
 
     def _tied_entropy(self, v: np.ndarray, r: np.ndarray) -> float:
         """Return the rest of the conjugate with Efron's rule.
@@ -308,14 +330,15 @@ class RiskSets:
             less = x * (r[:-1] + np.add.reduceat(parts, self.first)) < T
             low, high = np.where(less, x, low), np.where(less, high, x)
         x = high  # positive; one minus it may be zero, where q is as well
+        unit = d.sum()  # as above
         rest = (
             xlogy(T, x)
-            - xlogy(T, T)
+            - xlogy(T, T / unit)
             + xlogy(q, np.where(q > 0, np.maximum(1.0 - x, 1e-300), 1.0))
-            - xlogy(q, q)
+            - xlogy(q, q / unit)
         )
-        portions = xlogy(self.mass, self.mass) - self.mass * np.log1p(-self.cut * x[self.at])
-        return float(rest.sum() + xlogy(r[1:], r[1:]).sum() + portions.sum())
+        portions = xlogy(self.mass, self.mass / unit) - self.mass * np.log1p(-self.cut * x[self.at])
+        return float(rest.sum() + xlogy(r[1:], r[1:] / unit).sum() + portions.sum())
 
     def feasible(self, u: np.ndarray) -> np.ndarray:
         """Return the point of the conjugate's domain nearest to u, (n,).

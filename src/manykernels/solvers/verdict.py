@@ -147,7 +147,9 @@ def _noise(
         form = float(np.vdot(A, (result.predictor.scores(problem.X) - result.predictor.intercept)[:, own]))
     largest = 1.0 + float(kernel.diag(problem.X).max())
     kinks = 0.0 if problem.loss.smooth else float(s @ A.any(axis=1)) / len(s)
-    return rounding(A, form, largest, C, s, explicit=explicit, kinks=kinks, offset=offset)
+    used = s > 0
+    shares = problem.loss.conjugate_size(problem.Y[used][:, own], A[used], C * s[used])
+    return rounding(A, form, largest, C, s, explicit=explicit, kinks=kinks, offset=offset, shares=shares)
 
 
 def best_constant(loss: Loss, targets: np.ndarray) -> np.ndarray:
