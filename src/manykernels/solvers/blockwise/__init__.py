@@ -97,7 +97,8 @@ class Blockwise(StreamingSolver):
     rows, and again from 1,000, 5,000 and 50,000, which are gathered until then, so that their order does not matter;
     rows to come after them should be in no order of their targets.
 
-    Results do not depend on the number of threads, nor on whether rows lie in memory or in scratch files.
+    Results do not depend on the number of threads, nor on whether rows lie in memory or in scratch files. The order of
+    the rows is part of the random numbers: rows in another order give another draw, not another distribution.
 
     References
     ----------

@@ -101,7 +101,8 @@ class TriplyStochastic(StreamingSolver):
     (for more), hinge, squared hinge, max-hinge and squared. There is no certificate: ``gap_kind_`` is ``"none"``. While
     the number of rows is not known, in ``partial_fit`` and in the first epoch of a stream without a length, n is the
     number of rows seen so far. ``objective_`` is P at the result, with the mean loss over at most 8192 of the rows that
-    take part; the trace has the mean loss of every batch before its own step instead, once per epoch.
+    take part; the trace has the mean loss of every batch before its own step instead, once per epoch. The order of the
+    rows is part of the random numbers: rows in another order give another draw, not another distribution.
 
     Where it departs from the paper:
 
