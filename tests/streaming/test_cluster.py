@@ -941,7 +941,8 @@ def test_ctrl_c_while_the_cluster_computes_leaves_nothing_there(threads):
         sent.set()
 
     threading.Thread(target=interrupt, daemon=True).start()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
+    # What runs in the background of a shell ignores Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             blockwise().fit(lazy, y="y")
