@@ -638,3 +638,18 @@ def test_a_model_of_several_sources_is_shown_and_finds_its_columns_by_name(tmp_p
     assert '"a: x0": "number"' in run("show", tmp_path / "m.mk", "--json")
     (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
     assert "column" in run("predict", tmp_path / "m.mk", tmp_path / "rows.csv", code=2)
+
+
+@pytest.mark.parametrize(("target", "noted"), [("count", True), ("few", False), ("share", False)])
+def test_whole_numbers_that_may_be_classes_are_noted(tmp_path, target, noted):
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.normal(size=80).round(3), "count": np.arange(80) % 40, "few": np.arange(80) % 4}
+    columns["share"] = rng.uniform(size=80).round(3)
+    rows = zip(*columns.values(), strict=True)
+    (tmp_path / "t.csv").write_text(
+        "\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]) + "\n"
+    )
+    words = ["fit", tmp_path / "t.csv", "--target", target, "--columns", "a", "-o", tmp_path / "m.mk"]
+    result = typer_testing.CliRunner().invoke(cli.application(), [str(word) for word in words])
+    assert result.exit_code == 0
+    assert ("--task classify takes them for classes" in " ".join(result.stderr.split())) == noted

@@ -44,3 +44,9 @@ def test_a_plan_is_refused_with_the_remedy(way):
         ValueError, match=r"X is a LazyFrame, whose rows are not in memory; pass X.collect\(\)"
     ):
         WAYS[way]()
+
+
+@pytest.mark.parametrize("kernels", ["auto", KERNELS])
+def test_targets_that_are_a_plan_are_refused_with_the_remedy(kernels):
+    with pytest.raises(ValueError, match=r"y is a LazyFrame, .*; pass y.collect\(\)"):
+        MKLRegressor(kernels, C=1.0).fit(FRAME.select("a", "b"), PLAN.select("y"))

@@ -31,6 +31,8 @@ from .screens import count, note, noted
 LARGE = 2**28
 #: Whole numbers with at most this many distinct values are classes, unless --task says otherwise.
 FEW_CLASSES = 20
+#: And with at most this many they may be classes, which is told.
+MANY_CLASSES = 1000
 #: Larger numbers are no names of classes; beyond, not all whole numbers have a floating-point number of their own.
 LARGEST_CLASS = 2.0**53
 TASKS = ("auto", "classify", "regress")
@@ -179,6 +181,11 @@ def is_class(targets: Iterable[np.ndarray], name: str, task: str) -> bool:
         if task == "auto":
             values.update(np.unique(y).tolist())
             if len(values) > FEW_CLASSES:
+                if len(values) <= MANY_CLASSES:
+                    note(
+                        f"{name} holds more than {FEW_CLASSES} different whole numbers, and is learned as a number; "
+                        "--task classify takes them for classes."
+                    )
                 return False
     return True
 

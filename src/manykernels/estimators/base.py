@@ -270,8 +270,9 @@ class KernelEstimator(BaseEstimator):
 
     def _training_rows(self, X, y, **options):
         """Validate X and y for a fit; a single precomputed matrix becomes a stack."""
-        if not _is_plain(X):
-            refuse_uncollected(X)
+        for rows, name in ((X, "X"), (y, "y")):
+            if not _is_plain(rows):
+                refuse_uncollected(rows, name)
         if not self._pairwise:
             types = self._row_types(X)
             with within_floats("X or y"):  # in one order of memory, as searches amplify rounding

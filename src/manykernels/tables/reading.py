@@ -178,10 +178,10 @@ def open_table(X: Any) -> Table:
     return Table(tuple(map(str, labels)), named, frame.shape[0], list(frame.iter_columns()))
 
 
-def refuse_uncollected(X: Any) -> None:
+def refuse_uncollected(X: Any, name: str = "X") -> None:
     """Refuse a frame that is a plan of polars, or of narwhals over it: nothing of it can be read before `collect`."""
     if isinstance(X, nw.LazyFrame) or nw.dependencies.is_polars_lazyframe(X):
-        raise ValueError("X is a LazyFrame, whose rows are not in memory; pass X.collect().")
+        raise ValueError(f"{name} is a LazyFrame, whose rows are not in memory; pass {name}.collect().")
 
 
 def _unmasked(X: Any) -> np.ndarray:
