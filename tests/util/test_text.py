@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from manykernels import MKLRegressor
+from manykernels._util.text import figure
 from manykernels.kernels import RBF
 from manykernels.solvers import LpNorm, TriplyStochastic
 
@@ -34,3 +35,18 @@ def test_a_warning_points_at_the_users_call(call):
         call(MKLRegressor([RBF(0.3), RBF(1.0), RBF(3.0)], C=1.0))
     assert caught
     assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (4840.3, "4840"),
+        (-53210.0, "-53200"),
+        (937.0, "937"),
+        (0.12345, "0.123"),
+        (1e-5, "1e-05"),
+        (1e6, "1e+06"),
+    ],
+)
+def test_a_figure_has_all_digits_before_the_point_up_to_a_million(value, told):
+    assert figure(value) == told

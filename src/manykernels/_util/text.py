@@ -13,6 +13,12 @@ def brief(value: Any, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def figure(value: float) -> str:
+    """Return a number in three digits, and with all of those before the point up to a million: 4840, not 4.84e+03."""
+    short = f"{value:.3g}"
+    return f"{float(short):.0f}" if "e+" in short and abs(float(short)) < 1e6 else short
+
+
 def as_share(gap: float, objective: float) -> str:
     """Return a gap as a share of the objective, in words where rounding leaves nothing of it."""
     share = max(gap, 0.0) / max(abs(objective), 1e-300)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from .._util.checks import number, whole
-from .._util.text import brief
+from .._util.text import brief, figure
 from ..features import Binning, Exact, FeatureMap, Fourier
 from .base import Kernel, refuse_extremes
 from .statistics import Rows, dense, row_norms_sq
@@ -85,7 +85,7 @@ class _WithBandwidth(Kernel):
         return self.feature_map(float(self.sigma), self.width(n_features), self.columns, seed, index, size)
 
     def _symbol(self):
-        return f"{self.symbol}(σ={float(self.sigma):.3g})"
+        return f"{self.symbol}(σ={figure(float(self.sigma))})"
 
 
 class RBF(_WithBandwidth):

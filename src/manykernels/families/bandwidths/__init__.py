@@ -24,6 +24,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..._util.checks import FLAG, Rule, check_parameters
+from ..._util.text import figure
 from ...features import Binning, FeatureMap, Fourier
 from ...kernels import RBF, Kernel, Laplacian
 from ...kernels.statistics import Rows, dense
@@ -395,7 +396,7 @@ def _widened(quantiles, factors) -> tuple[float, float]:
 
 def _shortened(sigma: Sequence[float]) -> str:
     """Return bandwidths as a short text: one for all, each of a few, or the smallest and the largest of many."""
-    texts = [f"{v:.3g}" for v in sigma]
+    texts = [figure(v) for v in sigma]
     if len(set(texts)) == 1:
         return texts[0]
-    return ",".join(texts) if len(texts) <= 6 else f"{min(sigma):.3g}…{max(sigma):.3g} per column"
+    return ",".join(texts) if len(texts) <= 6 else f"{figure(min(sigma))}…{figure(max(sigma))} per column"
