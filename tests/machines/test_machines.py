@@ -10,6 +10,7 @@ from manykernels.losses import LOSSES, Cox, get_loss
 from manykernels.machines import Fit, IndefiniteKernelError, solve_dual, solve_primal
 from manykernels.machines.fit import Task
 from manykernels.machines.hinges import max_hinge
+from manykernels.machines.interior import interior_rows
 from manykernels.machines.smooth import softmax
 from manykernels.machines.spaces import (
     FEW_OUTPUTS,
@@ -321,6 +322,34 @@ def test_very_many_classes_on_a_kernel_of_low_rank_take_seconds(C):
     assert time.process_time() - before < 20.0
     primal = objective(K, A, Y, "max_hinge", C, s)
     np.testing.assert_allclose(dual_objective(K, A, Y, "max_hinge", C, s), primal, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n, c, columns", [(200, 40, 4), (150, 50, 1)])
+def test_many_classes_on_a_kernel_of_falling_eigenvalues_are_solved(n, c, columns):
+    rng = np.random.default_rng(0)
+    classes = np.arange(n) % c
+    X, Y = rng.normal(size=(n, columns)), np.eye(c)[classes]
+    X += 3.0 * rng.normal(size=(c, columns))[classes] if columns > 1 else 0.0
+    K, s = rbf(X, 0.5 / columns), np.ones(n)
+    before = time.process_time()
+    A = solve_dual(K, Y, "max_hinge", 100.0).A
+    assert time.process_time() - before < 20.0
+    primal = objective(K, A, Y, "max_hinge", 100.0, s)
+    np.testing.assert_allclose(dual_objective(K, A, Y, "max_hinge", 100.0, s), primal, rtol=1e-8)
+
+
+@pytest.mark.parametrize("C", [1e-6, 1.0, 100.0])
+@pytest.mark.parametrize("c", [3, 12])
+def test_the_interior_point_ends_where_faces_do(c, C):
+    K, Z, Y, s = problem("max_hinge", c)
+    K, Z, Y, s = K[np.ix_(s > 0, s > 0)], Z[s > 0], Y[s > 0], s[s > 0]
+    for gram, space in ((K, GramSpace(K)), (Z @ Z.T, FeatureSpace(Z))):
+        A, steps = interior_rows(Task(space, Y, get_loss("max_hinge"), C * s))
+        assert steps < 40
+        primal = objective(gram, A, Y, "max_hinge", C, s)
+        exact = solve_dual(gram, Y, "max_hinge", C, s).A
+        assert primal <= objective(gram, exact, Y, "max_hinge", C, s) * (1 + 1e-5)
+        np.testing.assert_allclose(dual_objective(gram, A, Y, "max_hinge", C, s), primal, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

@@ -12,6 +12,7 @@ A machine is written once, on a space, and so runs on both kinds. The room:
 - ``fit``: what a machine is given and what it returns, with its certificate;
 - ``newton``: Newton's method, and the proximal loop around it for losses with kinks;
 - ``smooth``, ``hinges``, ``boxes``: the machines; ``_descent``: compiled coordinate descent for the hinges;
+  ``interior``: the max-hinge of many classes;
 - ``growing``: ridge regression on columns that come one after the other;
 - ``sensitivity``: the second derivative of a machine's value in its kernel.
 """

@@ -13,6 +13,7 @@ import numpy as np
 from .._util.threads import map_in_threads
 from ._descent import greedy_hinge, greedy_rows, project_rows, sweep_hinge, sweep_rows
 from .fit import Fit, Task, certified
+from .interior import interior_rows
 from .newton import DualProblem, State, proximal
 from .spaces import FeatureSpace, GramSpace, Solve, narrow_root
 
@@ -25,6 +26,16 @@ ACCURACIES = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11, 5e-13)
 #: feature, at most this many coefficients of features, and more in the dual.
 ROWS_PER_FEATURE = 8
 MAX_NARROW = 2000
+#: Multiplications that Newton's method on faces of the max-hinge may take: at least so many, or those of so many steps
+#: of an interior point, which follows. What that leaves is cleared up within those of so many.
+LEAST_WORK = 1e10
+STEPS_BEFORE, STEPS_AFTER = 15, 15
+#: Products that a solution by conjugate gradients counts for; they take 60 as a rule, and at most 1000.
+CG_STEPS = 250
+
+
+class _TooDearError(Exception):
+    """Newton's method has taken its share of multiplications."""
 
 
 def _orders(n: int) -> np.ndarray:
@@ -96,7 +107,9 @@ def max_hinge(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
 
     Coordinate descent takes at most ``SWEEPS * n`` steps of O(n c), on
     features ``SWEEPS`` sweeps of O(n k c). A Newton step costs O(m^3 + n^2 c), where m counts the
-    tied classes of all rows less one per row; on features O(n k^2 c^2 + k^3 c^3).
+    tied classes of all rows less one per row; on features O(n k^2 c^2 + k^3 c^3). Where faces are large and many, as
+    with dozens of classes, an interior point finds the last one: see :mod:`.interior`. All is bounded by the
+    multiplications of 90 of its steps, O(c n^3) each.
 
     References
     ----------
@@ -104,11 +117,60 @@ def max_hinge(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     multi-class linear SVMs", KDD 2008.
     """
     A = max_hinge_dual(task).project(A, 0.0)
-    sweeps = _descend_rows(task, A)
-    narrow = _narrowed(task)
-    space = narrow.space
-    state, A = proximal(space, A, space.pull(A), max_hinge_dual(narrow), tol, bound=float(task.U.max()))
-    return certified(task, state.V, A, state.n_iter + sweeps)
+    n_iter = _descend_rows(task, A)
+    narrow, step = _narrowed(task), _interior_cost(task)
+    try:
+        fit = _on_faces(narrow, A, tol, max(LEAST_WORK, STEPS_BEFORE * step))
+    except _TooDearError:
+        A, steps = interior_rows(_for_interior(task))
+        A, n_iter = max_hinge_dual(task).project(A, 0.0), n_iter + steps
+        try:
+            fit = _on_faces(narrow, A, tol, max(LEAST_WORK, STEPS_AFTER * step))
+        except _TooDearError:
+            fit = certified(task, task.space.pull(A), A, 0)
+    return replace(fit, n_iter=fit.n_iter + n_iter)
+
+
+def _on_faces(task: Task, A: np.ndarray, tol: float, work: float) -> Fit:
+    """Solve by proximal steps; raise ``_TooDearError`` where they take more multiplications than `work`."""
+    space, left = task.space, [work]
+    dual = max_hinge_dual(task)
+
+    def curvature(A: np.ndarray, tau: float) -> Solve:
+        left[0] -= _face_cost(task, A)
+        if left[0] < 0.0:
+            raise _TooDearError
+        return dual.curvature(A, tau)
+
+    rationed = replace(dual, curvature=curvature)
+    state, A = proximal(space, A, space.pull(A), rationed, tol, bound=float(task.U.max()))
+    return certified(task, state.V, A, state.n_iter)
+
+
+def _face_cost(task: Task, A: np.ndarray) -> float:
+    """Return the multiplications of a Newton system on the face of ``A``."""
+    space, (n, c) = task.space, task.Y.shape
+    if isinstance(space, FeatureSpace):
+        k = space.Z.shape[1]
+        m, product = k * c, 2.0 * n * k * c
+        build = 0.5 * n * m**2
+    else:
+        m, product, build = int(_support(task, A).sum()) - n, 1.0 * n * n * c, 0.0
+    return CG_STEPS * product if m > space.max_dense else build + m**3 / 3 + m**2 + product
+
+
+def _interior_cost(task: Task) -> float:
+    """Return the multiplications of a step of an interior point on the Gram matrix."""
+    n, c = task.Y.shape
+    return 4 / 3 * c * float(n) ** 3
+
+
+def _for_interior(task: Task) -> Task:
+    """Return the task on its Gram matrix, where rounding takes fewer digits, unless its features are few."""
+    space, (n, c) = task.space, task.Y.shape
+    if not isinstance(space, FeatureSpace) or space.Z.shape[1] * c < n:
+        return task
+    return replace(task, space=GramSpace(space.Z @ space.Z.T))
 
 
 def _narrowed(task: Task) -> Task:
@@ -149,12 +211,17 @@ def _descend_rows(task: Task, A: np.ndarray) -> int:
 def max_hinge_dual(task: Task) -> DualProblem:
     """Return the set ``{U y - q: q >= 0, sum(q) = U}`` and its Newton systems."""
     space, Y, U = task.space, task.Y, task.U
-    right, top, labels = Y > 0.5, U[:, None], Y.argmax(axis=1)
+    labels = Y.argmax(axis=1)
 
     def project(A: np.ndarray, step: float) -> np.ndarray:
         return np.asarray(project_rows(labels, A, U))
 
     def curvature(A: np.ndarray, tau: float) -> Solve:
-        return space.face(np.where(right, top > A, A < 0.0), tau)
+        return space.face(_support(task, A), tau)
 
     return DualProblem(pull=lambda F: Y - 1.0 - F, project=project, curvature=curvature)
+
+
+def _support(task: Task, A: np.ndarray) -> np.ndarray:
+    """Return where ``q`` is positive."""
+    return np.where(task.Y > 0.5, task.U[:, None] > A, A < 0.0)
