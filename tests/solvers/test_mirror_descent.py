@@ -23,6 +23,7 @@ from manykernels.solvers.active import Active
 from manykernels.solvers.log import Log
 from manykernels.solvers.mirror_descent import Walk, gradient_bound
 from manykernels.solvers.mirror_descent.potentials import potential_of
+from manykernels.solvers.mirror_descent.walk import most_work
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -649,3 +650,29 @@ def test_the_theorems_step_of_a_single_row_is_one():
     solver = MirrorDescent(max_iter=5, step="theory", random_state=0)
     model = MKLRegressor([RBF(1.0), RBF(2.0)], solver=solver, C=1.0).fit(X, y)
     assert model.predict(X) == pytest.approx(y)
+
+
+@pytest.mark.parametrize("family", [Gaussians(), Products(degree=2)])
+def test_steps_end_where_machines_have_worked_enough(family):
+    X, y = table(n=30)
+    solver = MirrorDescent(50)
+    walk = walk_of(solver, problem(X, y, family, how="trace"))
+    walk.active.work = most_work(30)
+    with pytest.warns(ConvergenceWarning, match="after 1 of 50 steps"):
+        result = solver._walked(walk)
+    assert not result.converged
+    assert np.isfinite(result.objective)
+
+
+@pytest.mark.parametrize("loss", ["max_hinge", "hinge", "softmax"])
+def test_work_is_counted_and_repeats(loss):
+    X, y = table(n=30)
+    classes = np.digitize(y, [-0.5, 0.5])
+    Y = np.eye(3)[classes] if loss != "hinge" else 2 * np.eye(3)[classes] - 1
+    pb = Problem(X, Y, Gaussians(), Scale.fit(Gaussians(), X, "trace"), get_loss(loss), 1.0)
+    counts = []
+    for _ in range(2):
+        walk = walk_of(MirrorDescent(5), pb)
+        walk.steps()
+        counts.append(walk.active.work)
+    assert counts[0] == counts[1] > 1e6

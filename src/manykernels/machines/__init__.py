@@ -19,6 +19,8 @@ A machine is written once, on a space, and so runs on both kinds. The room:
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -103,7 +105,7 @@ def solve_dual(
     full[rows] = fit.A
     F = K[:, rows] @ loss.pooled(fit.A)
     F = shared_scores(F, fit.A.sum(axis=0)) if loss.shared else F
-    return Fit(full, F, None, fit.n_iter, fit.gap)
+    return Fit(full, F, None, fit.n_iter, fit.gap, fit.work)
 
 
 def solve_primal(
@@ -151,7 +153,7 @@ def solve_primal(
     full = np.zeros(Y.shape)
     full[rows] = fit.A
     F = shared_scores(Z @ W[:k], W[k:, 0]) if loss.shared else Z @ W
-    return Fit(full, F, W, fit.n_iter, fit.gap)
+    return Fit(full, F, W, fit.n_iter, fit.gap, fit.work)
 
 
 def _gram_space(K: np.ndarray, loss: Loss) -> Space:
@@ -187,7 +189,8 @@ def _solve(space: Space, Y, loss: Loss, U, starts: list[np.ndarray], A, tol: flo
         value = 0.5 * space.pair(candidate, candidate, F) + loss.total(Y, F, U)
         if value < best:
             V, best = candidate, value
-    return _MACHINES[loss.name](Task(space, Y, loss, U), V, A, tol)
+    fit = _MACHINES[loss.name](Task(space, Y, loss, U), V, A, tol)
+    return replace(fit, work=math.fsum(space.spent))
 
 
 __all__ = [

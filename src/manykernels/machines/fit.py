@@ -29,6 +29,8 @@ class Fit:
         Newton steps plus sweeps of coordinate descent, over all outputs.
     gap : float
         Relative duality gap ``(P - D) / P`` of the machine at ``A`` and ``F``.
+    work : float
+        What the machine has multiplied, roughly; see ``Space.spent``.
     """
 
     A: np.ndarray
@@ -36,6 +38,7 @@ class Fit:
     W: np.ndarray | None
     n_iter: int
     gap: float
+    work: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,8 @@ from .spaces import FeatureSpace, GramSpace, Solve, narrow_root
 
 #: Sweeps of coordinate descent, for the max-hinge per accuracy, before Newton's method takes over.
 SWEEPS = 10
+#: Multiplications that coordinate descent is worth for each coefficient it looks at: its loops are compiled one by one.
+LOOK_WORK = 10.0
 #: Violations aimed at by the max-hinge, one after the other. On a well-conditioned kernel, whose faces are large,
 #: coordinate descent reaches the last in a few sweeps and no Newton system is needed.
 ACCURACIES = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11, 5e-13)
@@ -122,12 +124,17 @@ def max_hinge(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     try:
         fit = _on_faces(narrow, A, tol, max(LEAST_WORK, STEPS_BEFORE * step))
     except _TooDearError:
-        A, steps = interior_rows(_for_interior(task))
+        inside = _for_interior(task)
+        A, steps = interior_rows(inside)
         A, n_iter = max_hinge_dual(task).project(A, 0.0), n_iter + steps
         try:
             fit = _on_faces(narrow, A, tol, max(LEAST_WORK, STEPS_AFTER * step))
         except _TooDearError:
             fit = certified(task, task.space.pull(A), A, 0)
+        if inside.space is not task.space:
+            task.space.spent.extend(inside.space.spent)
+    if narrow.space is not task.space:
+        task.space.spent.extend(narrow.space.spent)
     return replace(fit, n_iter=fit.n_iter + n_iter)
 
 
@@ -199,10 +206,12 @@ def _descend_rows(task: Task, A: np.ndarray) -> int:
             if taken >= SWEEPS * n:  # it has become slow: Newton's method is the better one from here
                 break
         sweeps = -(-steps // n)
+        space.spent.append(LOOK_WORK * steps * Q.size)
     else:
         assert isinstance(space, FeatureSpace)
         W = np.ascontiguousarray(space.Z.T @ A)
         sweeps = sweep_rows(space.Z, Y.argmax(axis=1), U, space.diagonal, Q, W, _orders(n), 1e-3)
+        space.spent.append(LOOK_WORK * sweeps * n * W.size)
     wrong = Q * (1.0 - Y)
     A[:] = Y * np.minimum(wrong.sum(axis=1), U)[:, None] - wrong
     return int(sweeps)

@@ -20,7 +20,7 @@ SHARE = 0.995
 SHORTEST = 1e-3
 #: Relative duality gap at which to stop.
 ACCURACY = 1e-11
-#: A gap so many times the one that the steps know of is one of rounding.
+#: A gap that the steps take for this share of it, or less, is one of rounding.
 ROUNDING = 1e-2
 
 

@@ -20,7 +20,11 @@ class SharedGram(Space):
 
     def __init__(self, K: np.ndarray):
         self.inner = GramSpace(K)
-        self.scale, self.max_dense = self.inner.scale + 1.0, self.inner.max_dense
+        self.scale, self.max_dense, self.spent = (
+            self.inner.scale + 1.0,
+            self.inner.max_dense,
+            self.inner.spent,
+        )
 
     def scores(self, V: np.ndarray) -> np.ndarray:
         return shared_scores(self.inner.scores(V.sum(axis=1, keepdims=True)), V.sum(axis=0))
@@ -61,7 +65,11 @@ class SharedFeatures(Space):
 
     def __init__(self, Z: np.ndarray):
         self.inner = FeatureSpace(Z)
-        self.scale, self.max_dense = self.inner.scale + 1.0, self.inner.max_dense
+        self.scale, self.max_dense, self.spent = (
+            self.inner.scale + 1.0,
+            self.inner.max_dense,
+            self.inner.spent,
+        )
 
     def scores(self, V: np.ndarray) -> np.ndarray:
         k = self.inner.Z.shape[1]
@@ -75,6 +83,7 @@ class SharedFeatures(Space):
 
     def curved(self, W: np.ndarray) -> Solve:
         Z = self.inner.Z
+        self.spent.append(1.0 * Z.size * Z.shape[1])
         side = Z.T @ W
         M = np.block([[Z.T @ (W.sum(axis=1)[:, None] * Z), side], [side.T, np.diag(W.sum(axis=0))]])
         np.einsum("ii->i", M)[:] += 1.0

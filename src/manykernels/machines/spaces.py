@@ -102,11 +102,15 @@ class Space(ABC):
         The largest squared norm of a row.
     max_dense : int
         Size of a dense Newton system above which conjugate gradients take over.
+    spent : list of floats
+        What has been multiplied here, roughly: systems, and a million for each of Newton's steps, whose calls cost as
+        much. Threads append, and the sum does not depend on their order.
     """
 
     explicit: bool
     scale: float
     max_dense: int
+    spent: list[float]
 
     @abstractmethod
     def scores(self, V: np.ndarray) -> np.ndarray:
@@ -149,7 +153,7 @@ class GramSpace(Space):
     explicit = False
 
     def __init__(self, K: np.ndarray, max_dense: int = MAX_DENSE):
-        self.K, self.max_dense = K, max_dense
+        self.K, self.max_dense, self.spent = K, max_dense, []
         self.diagonal = np.diagonal(K).copy()
         self.scale = float(self.diagonal.max(initial=0.0)) or 1.0
         if self.diagonal.min(initial=0.0) < -1e-9 * self.scale:
@@ -173,6 +177,7 @@ class GramSpace(Space):
         # Williams, "Gaussian processes for machine learning", 2006, algorithm 3.1.
         curved = 1e-30 * W.max(initial=0.0) < W
         rows, flat = np.flatnonzero(curved), np.flatnonzero(~curved)
+        self.spent.append(len(rows) ** 3 / 3)
         root = np.sqrt(W[rows])[:, None]
         K = self.K if not len(flat) else self.K[np.ix_(rows, rows)]
         B = K * root
@@ -196,6 +201,7 @@ class GramSpace(Space):
         # E_k = (D_k^-1 + K)^-1 and rows of R that sum to zero the step is
         # X_k = E_k (R_k / D_k - mu), where mu makes the rows of X sum to zero.
         n, c = D.shape
+        self.spent.append(4 / 3 * c * float(n) ** 3)
         roots = np.sqrt(D)
         total = np.zeros((n, n))
         solves = []
@@ -226,6 +232,7 @@ class GramSpace(Space):
 
     def across(self, curve: Curve) -> Solve:
         # The curvature has directions without any, so there is no symmetric form to factor that does not cancel.
+        self.spent.append(float(len(self.K)) ** 3)
         system = np.empty_like(self.K)
         for part in row_blocks(
             len(self.K), len(self.K)
@@ -243,6 +250,7 @@ class GramSpace(Space):
         mask = support.astype(np.float64)
         if len(rows) > self.max_dense:
             return self._face_by_gradients(mask, tau)
+        self.spent.append(len(rows) ** 3 / 3)
         c = support.shape[1]
         E = np.zeros((len(rows), c))
         E[np.arange(len(rows)), classes] = 1.0
@@ -262,10 +270,14 @@ class GramSpace(Space):
         return direction
 
     def _face_by_gradients(self, mask: np.ndarray, tau: float) -> Solve:
+        def curve(P: np.ndarray) -> np.ndarray:
+            self.spent.append(1.0 * len(self.K) * P.size)
+            return P / tau + simplex_curvature(mask, self.K @ P)
+
         def direction(R: np.ndarray) -> np.ndarray:
             S = R - simplex_curvature(mask, R)
             return S + conjugate_gradients(
-                lambda P: P / tau + simplex_curvature(mask, self.K @ P),
+                curve,
                 simplex_curvature(mask, R / tau - self.K @ S),
             )
 
@@ -285,7 +297,7 @@ class FeatureSpace(Space):
     explicit = True
 
     def __init__(self, Z: np.ndarray, max_dense: int = MAX_DENSE):
-        self.Z, self.max_dense = Z, max_dense
+        self.Z, self.max_dense, self.spent = Z, max_dense, []
         self.diagonal = np.einsum("ij,ij->i", Z, Z)
         self.scale = float(self.diagonal.max(initial=0.0)) or 1.0
 
@@ -301,6 +313,7 @@ class FeatureSpace(Space):
     def curved(self, W: np.ndarray) -> Solve:
         rows = np.flatnonzero(1e-30 * W.max(initial=0.0) < W)
         Z = (self.Z if len(rows) == len(W) else self.Z[rows]) * np.sqrt(W[rows])[:, None]
+        self.spent.append(1.0 * Z.size * min(Z.shape))
         if len(rows) < Z.shape[1]:
             small = Z @ Z.T
             np.einsum("ii->i", small)[:] += 1.0
@@ -316,7 +329,13 @@ class FeatureSpace(Space):
         rows = np.flatnonzero((total > 0) & (np.count_nonzero(D, axis=1) > 1))
         Z, D, total = self.Z[rows], D[rows], total[rows]
         if k * c > self.max_dense:
-            return lambda R: conjugate_gradients(lambda P: P + Z.T @ simplex_curvature(D, Z @ P), R)
+
+            def curve(P: np.ndarray) -> np.ndarray:
+                self.spent.append(2.0 * len(Z) * P.size)
+                return P + Z.T @ simplex_curvature(D, Z @ P)
+
+            return lambda R: conjugate_gradients(curve, R)
+        self.spent.append((len(Z) / 2 + k * c / 3) * float(k * c) ** 2)
         M = _simplex_gram(Z, D, total) if c <= FEW_OUTPUTS else _simplex_gram_at_once(Z, D, total)
         square = M.reshape(c * k, c * k)
         np.einsum("ii->i", square)[:] += 1.0
@@ -324,6 +343,7 @@ class FeatureSpace(Space):
         return lambda R: solve(R.T.ravel()).reshape(c, k).T
 
     def across(self, curve: Curve) -> Solve:
+        self.spent.append(1.0 * self.Z.size * self.Z.shape[1])
         M = self.Z.T @ curve(self.Z)
         M = (M + M.T) / 2
         np.einsum("ii->i", M)[:] += 1.0

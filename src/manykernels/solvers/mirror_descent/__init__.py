@@ -19,10 +19,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from ..._util.checks import FLAG, choice, number, whole
 from ..._util.interrupts import Interruptible
-from ..._util.text import brief
+from ..._util.text import brief, warn
 from ..._util.threads import one_blas_thread
 from ...families.base import Samplable
 from ...losses import LOSSES
@@ -88,6 +89,9 @@ class MirrorDescent(Solver):
     the estimate squared. That is √(B/((ν - 1) T)) for p in (1, 4/3], whatever the number m of kernels; √(2B log m/T)
     for p = 1; and √(B m^(1 - 2/ν)/T) above 4/3, which is not free of the dimension. The theorem's step is for draws
     from all rows.
+
+    Steps end early, with a warning, once the machines have multiplied more than some 20 s are enough for on 300 rows:
+    that is counted, not timed, so that results repeat. More rows may take more, as their number to the fourth power.
 
     The gap is exact for families of up to 5,000 members. For larger ones it is a statistical estimate:
     ``Σ_i g_i^ν*``, 1/ν + 1/ν* = 1, is known over the kernels met and estimated without bias over the others, by the
@@ -214,6 +218,14 @@ class MirrorDescent(Solver):
         gap = relative_gap(result.gap, result.objective, run.floor)
         if guard.interrupted:
             warn_interrupted(result.n_iter, "steps", gap)
+        elif run.exhausted and not (result.converged or run.stopped or gap <= self.tol):
+            known = "" if result.gap_kind == "none" else f" at a relative gap of {gap:.1e}"
+            warn(
+                f"MirrorDescent stopped after {result.n_iter} of {self.max_iter} steps{known}: its machines took all "
+                f"the multiplications that {run.problem.n_rows} rows are worth; lower C, or use a loss that takes "
+                "every class on its own.",
+                ConvergenceWarning,
+            )
         elif not (result.gap_kind == "none" or result.converged or run.stopped or gap <= self.tol):
             why = f"above tol={self.tol:g} (gap_kind={result.gap_kind!r}); raise max_iter, draws or tol"
             warn_early(self, result.n_iter, "steps", gap, why)

@@ -117,7 +117,7 @@ class SummedActive(Active):
         self.theta, self.rho_sq = np.zeros(0), np.zeros(0)
         self.lam = 1.0 / (problem.C * problem.n_rows)
         self._columns = self._list = self._met = self._K = self._last = self._ridge = None
-        self._unit = 1.0
+        self._unit, self.work = 1.0, 0.0  # machines are few numbers here
         self.columns = rows.broadcast(Columns(problem.family))
         (self.total, _), targets, products, squares = rows.sum(moments)
         self.mean_squares = squares / self.total

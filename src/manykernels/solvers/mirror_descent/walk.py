@@ -19,6 +19,8 @@ from .potentials import Power, potential_of
 
 #: One-sided 95 % limit of a normal variable: what "upper confidence limit" means here.
 QUANTILE = 1.645
+#: Multiplications of all machines, as they count them, that up to 300 rows are worth.
+MOST_WORK = 2e11
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Walk:
         self.sum = np.zeros(0)  # Σ η_k θ_k of the average
         self.squares = 0.0  # Σ_k of the squared estimates, for the normalised step
         self.unit = 1.0  # the step in units of the gradient, up to a constant
-        self.stopped = False
+        self.stopped = self.exhausted = False
         self.floor = ROUNDING * self.loss_at_zero()
         self.eta = self.theory_step() if solver.step == "theory" else None
         self.potential.start(self.active)
@@ -80,8 +82,9 @@ class Walk:
             if gap is not None and gap.value <= self.solver.tol * objective + self.floor:
                 self.sum = self.active.theta.copy()  # the iterate itself is good enough
                 return
+            self.exhausted = self.active.work > most_work(self.problem.n_rows)
             self.remember(k)
-            if self.stopped:
+            if self.stopped or self.exhausted:
                 return
             self.move(fit.A)
 
@@ -93,7 +96,9 @@ class Walk:
 
     def remember(self, k: int) -> None:
         """Add the iterate to the average; θ_0 counts for the theorem's step only."""
-        if self.solver.average and (self.eta is not None or 2 * k > self.solver.max_iter or self.stopped):
+        if self.solver.average and (
+            self.eta is not None or 2 * k > self.solver.max_iter or self.stopped or self.exhausted
+        ):
             self.sum = np.pad(self.sum, (0, len(self.active) - len(self.sum)))
             self.sum += self.unit * self.active.theta
 
@@ -250,6 +255,11 @@ class Walk:
             dual_coef=fit.A,
             intercept=active.intercept(fit),
         )
+
+
+def most_work(n_rows: int) -> float:
+    """Return the multiplications after which no further step is taken: less than half a minute's up to 300 rows."""
+    return MOST_WORK * max(1.0, n_rows / 300) ** 4
 
 
 def _root(value: float, exponent: float) -> float:
