@@ -1,9 +1,11 @@
+import dataclasses
 import hashlib
 import json
 import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -592,3 +594,18 @@ def test_every_entry_of_the_table_is_a_class_that_knows_its_name():
         for name in table:
             assert name_of(class_of(kind, name)) == (kind, name)
     assert set(CLASSES["loss"]) == {*LOSSES, "cox", "one_class"}
+
+
+def test_a_view_of_too_many_columns_is_refused_before_they_are_named(tmp_path):
+    rng = np.random.default_rng(0)
+    model = MKLRegressor({"a": Linear(), "b": Linear()}, C=1.0)
+    model.fit({"a": rng.normal(size=(20, 2)), "b": rng.normal(size=(20, 1))}, rng.normal(size=20))
+    model.columns_ = dataclasses.replace(model.columns_, widths=(2, 2**26))
+    model.save(tmp_path / "m.mk")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="the table has other columns than the model"):
+            load(tmp_path / "m.mk")
+        assert tracemalloc.get_traced_memory()[1] < 2**26  # their names would take gigabytes
+    finally:
+        tracemalloc.stop()

@@ -16,7 +16,17 @@ from manykernels import MKLClassifier, MKLRegressor
 from manykernels.certificates import certify
 from manykernels.families import Finite, Gaussians, Laplacians, Products
 from manykernels.kernels import RBF, Linear, Polynomial
-from manykernels.solvers import SILP, Alignment, Blockwise, Greedy, GreedyAlignment, LpNorm, MirrorDescent
+from manykernels.solvers import (
+    SILP,
+    Alignment,
+    Blockwise,
+    Greedy,
+    GreedyAlignment,
+    LpNorm,
+    MirrorDescent,
+    Uniform,
+)
+from manykernels.solvers.weights import solved
 from manykernels.solvers.workspace import Workspace
 
 # -- the certificate -------------------------------------------------------------------------------------
@@ -244,3 +254,24 @@ def test_kernels_too_large_to_add_up_are_refused(loss, degree):
             pytest.raises(ValueError, match=r"too large to add up|too extreme to compute with"),
         ):
             model.fit(X, np.arange(len(X)) % 2)
+
+
+def test_a_singular_curvature_has_a_least_step():
+    B = np.array([[1.0, 1.0], [1.0, 1.0]])
+    np.testing.assert_allclose(solved(B, np.array([[2.0], [2.0]])), [[1.0], [1.0]])
+    np.testing.assert_allclose(solved(B + np.eye(2), np.array([3.0, 3.0])), [1.0, 1.0])
+
+
+def test_the_order_of_a_stack_changes_no_bit_of_a_prediction():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(60, 5))
+    stack = np.stack([np.exp(-0.5 * k * ((Z[:, None] - Z) ** 2).sum(2)) for k in (1, 2, 3)], axis=2)
+    model = MKLClassifier("precomputed", loss="softmax", solver=Uniform(), C=1e8).fit(
+        stack, np.arange(60) % 3
+    )
+    expected = model.decision_function(stack)
+    for other in (
+        np.asfortranarray(stack),
+        np.ascontiguousarray(stack.transpose(2, 0, 1)).transpose(1, 2, 0),
+    ):
+        np.testing.assert_array_equal(model.decision_function(other), expected)

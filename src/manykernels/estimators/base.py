@@ -346,8 +346,9 @@ class KernelEstimator(BaseEstimator):
                 f"X has the shape {values.shape}, and the model was fitted on {family.size()} kernels of "
                 f"{self.n_features_in_:,} rows; pass the shape (n, n_train, n_kernels)."
             )
-        with within_floats("X"):
-            return validate_data(self, values, reset=False, dtype=[np.float64, np.float32], allow_nd=True)
+        types = [np.float64, np.float32]
+        with within_floats("X"):  # in one order of memory, as large coefficients amplify that of a sum
+            return validate_data(self, values, reset=False, dtype=types, order="C", allow_nd=True)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, and with `deep` those of the solver and the kernels; of a dict, by their names."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import xlogy
+from scipy.special import xlog1py, xlogy
 
 from .base import DOMAIN_SLACK, Loss, project_coupled
 
@@ -42,7 +42,9 @@ class Softmax(Loss):
         P = U + Y
         inside = (P >= -DOMAIN_SLACK).all(axis=1) & (np.abs(U.sum(axis=1)) <= DOMAIN_SLACK)
         P = np.clip(P, 0.0, 1.0)
-        return np.where(inside, xlogy(P, P).sum(axis=1), np.inf)
+        # The right class's share is one and a small U: in their sum U has lost its digits, which C may multiply.
+        logarithms = np.where(Y == 1.0, xlog1py(P, np.clip(U, -1.0, 0.0)), xlogy(P, P))
+        return np.where(inside, logarithms.sum(axis=1), np.inf)
 
     def feasible(self, Y: np.ndarray, U: np.ndarray) -> np.ndarray:
         return -project_coupled(Y, -U)

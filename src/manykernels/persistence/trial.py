@@ -15,6 +15,7 @@ from scipy.sparse import csr_array, issparse
 from .._util.checks import check_parameters
 from .._util.shapes import Damaged, Stored, check_arrays, demand
 from .._util.text import brief
+from ..tables import Columns, ViewColumns
 
 #: Most columns of a table, and most of a row that is not sparse; most kernel values of a row.
 MOST_COLUMNS, DENSE_COLUMNS, MOST_VALUES = 2**28, 2**16, 2**28
@@ -67,8 +68,10 @@ def _width(model) -> int:
         )
     if not hasattr(model, "columns_"):
         return n
-    demand(hasattr(model.columns_, "names_out"), "the table's columns are missing")
-    demand(len(model.columns_.names_in) == n, "the table has other columns than the model")
+    demand(isinstance(model.columns_, Columns | ViewColumns), "the table's columns are missing")
+    demand(
+        model.columns_.n_in == n, "the table has other columns than the model"
+    )  # before any is given a name
     return model.columns_.width
 
 

@@ -208,9 +208,17 @@ class _Curvature:
             free &= ~outward
 
 
+def solved(B, right):
+    """Return B⁻¹ right; where rounding has left B singular, the least solution."""
+    try:
+        return np.linalg.solve(B, right)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(B, right, rcond=None)[0]
+
+
 def newton_step(B, g):
     """Return the minimiser of ½ dᵀBd - gᵀd subject to Σd = 0."""
-    return constrained(np.linalg.solve(B, _with_ones(g)))
+    return constrained(solved(B, _with_ones(g)))
 
 
 def _with_ones(g):
@@ -228,7 +236,7 @@ def solve_low_rank(D, U, signs, right, few=FEW):
     The matrix itself, which keeps more digits where it can be formed, costs O(m³).
     """
     if len(D) <= few:
-        return np.linalg.solve(np.diag(D) + (U * signs) @ U.T, right)
+        return solved(np.diag(D) + (U * signs) @ U.T, right)
     inverse, V = right / D[:, None], U / D[:, None]
     core = np.diag(signs) + U.T @ V  # pairs that tell the same make it singular
     return inverse - V @ np.linalg.lstsq(core, U.T @ inverse, rcond=None)[0]

@@ -290,6 +290,11 @@ class Columns:
 
     # -- what comes out --------------------------------------------------------------------------------
 
+    @property
+    def n_in(self) -> int:
+        """Number of columns that went in."""
+        return len(self.names_in)
+
     @cached_property
     def names_out(self) -> tuple[str, ...]:
         """Names of the columns that come out: of a column, ``column=level``, ``column: other``, ``column: missing``."""

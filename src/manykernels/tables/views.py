@@ -596,7 +596,11 @@ class ViewColumns:
         demand(all(type(name) is str for name in self.names), "a view has no name")
         demand(len(set(self.names)) == len(self.names), "two views have one name")
         check_arrays({"widths": np.array(self.widths)}, {"widths": Stored("m", "iu", 1)})
-        demand(all(one is None or isinstance(one, Columns) for one in self.learned), "a view has no columns")
+        for one, width in zip(self.learned, self.widths, strict=True):
+            demand(
+                one is None or (isinstance(one, Columns) and one.n_in == width),
+                "a view has no columns, or others",
+            )
         named = all(type(own) is tuple and all(type(name) is str for name in own) for own in self.columns)
         right = named and all(len(own) in (0, d) for own, d in zip(self.columns, self.widths, strict=True))
         demand(right, "the columns of a view have other names")
@@ -609,6 +613,11 @@ class ViewColumns:
         """Where the columns of each view begin, and where the last end."""
         widths = [d if c is None else c.width for c, d in zip(self.learned, self.widths, strict=True)]
         return (0, *np.cumsum(widths).tolist())
+
+    @property
+    def n_in(self) -> int:
+        """Number of columns that went in."""
+        return sum(self.widths)
 
     @property
     def width(self) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...problem import Problem
+from ..weights import solved
 from ..workspace import Iterate, Workspace
 from .graph import Hull, best_eta
 
@@ -122,7 +123,7 @@ class Reduced:
         B = jacobian.T @ H @ jacobian - 2.0 * pulls @ pulls.T
         B[np.diag_indices(len(eta))] += 2.0 * eta * point.slopes + mu
         fall = eta * point.slopes + mu
-        both = np.linalg.solve(B, np.column_stack([fall, eta]))
+        both = solved(B, np.column_stack([fall, eta]))
         step = both[:, 0] - both[:, 1] * (eta @ both[:, 0]) / (eta @ both[:, 1])
         return step, float(fall @ step)
 
