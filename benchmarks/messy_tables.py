@@ -71,16 +71,11 @@ def write_messy(path: pathlib.Path, columns, y) -> None:
     words = rng.choice(["north", "south", "east", "west, far", "Übersee"], n).tolist()
     days = (np.datetime64("2019-01-01") + rng.integers(0, 1500, n)).astype(str)
     dates = [f"{d[8:]}.{d[5:7]}.{d[:4]}" for d in days.tolist()]
+    numbers = [[v.replace(".", ",") for v in texts(values)] for values in columns.values()]
     written = []
-    for values in (*map(texts, columns.values()), words, dates):
+    for values in (*numbers, words, dates):
         blank = rng.random(n) < 0.05
-        written.append(
-            [
-                "" if gap else v.replace(".", ",") if v not in words else v
-                for v, gap in zip(values, blank, strict=True)
-            ]
-        )
-    written[-1] = [v.replace(",", ".") for v in written[-1]]
+        written.append(["" if gap else v for v, gap in zip(values, blank, strict=True)])
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter=";")
         writer.writerow([*columns, "region", "day", "target"])

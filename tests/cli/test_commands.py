@@ -612,6 +612,34 @@ def test_groups_are_held_out_together():
         split(4, None, 0.25, 0, np.array([0, 0, 1, 1]))
 
 
+def test_training_rows_are_in_the_order_drawn_or_in_their_own():
+    labels = np.repeat(["a", "b"], 50)
+    train, test = split(100, labels, 0.25, 0)
+    assert sorted([*train, *test]) == list(range(100)) and (np.diff(train) < 0).any()
+    assert (np.diff(split(100, labels, 0, 0)[0]) < 0).any()
+    train, test = split(100, labels, 0.25, 0, in_order=True)
+    assert train.tolist() == list(range(75)) and test.tolist() == list(range(75, 100))
+    assert split(100, labels, 0, 0, in_order=True)[0].tolist() == list(range(100))
+
+
+@pytest.mark.slow
+def test_rows_in_the_order_of_a_place_are_learned_for_rows_drawn_at_random(tmp_path):
+    # In the file's order the rows that judge bandwidths lie where no other row is, and places are ignored: R² .43.
+    rng = np.random.default_rng(0)
+    place, other = np.arange(3000) / 3000, rng.standard_normal(3000)
+    y = rng.standard_normal(200)[(200 * place).astype(int)] + other + 0.1 * rng.standard_normal(3000)
+    write(tmp_path / "t.csv", {"place": place, "other": other, "y": y})
+    base = ("fit", tmp_path / "t.csv", "-t", "y", "--solver", "blockwise", "-o", tmp_path / "m.mk")
+    assert json.loads(run(*base, "--json"))["metadata"]["score"]["value"] > 0.85
+
+
+def test_rows_in_order_and_groups_or_batches_do_not_go_together(any_data, tmp_path):
+    base = ("fit", any_data, "-t", "y", "-o", tmp_path / "m.mk", "--in-order", *FAST)
+    assert "leave one of them out" in run(*base, "--groups", "subject", code=2)
+    assert "read batch by batch" in run(*base, "--checkpoint", tmp_path / "c.ckpt", code=2)
+    assert "--test-size is 0.99" in run(*base, "--test-size", "0.99", code=2)
+
+
 def test_groups_and_memory_are_checked(any_data, tmp_path):
     base = ("fit", any_data, "-t", "y", "-o", tmp_path / "m.mk", *FAST)
     assert "no column 'who' (--groups)" in run(*base, "--groups", "who", code=2)

@@ -171,6 +171,7 @@ def fit(
     standardize: options.Standardize = True,
     test_size: options.TestSize = 0.25,
     seed: options.SplitSeed = 0,
+    in_order: options.InOrder = False,
     output: options.ModelOutput = Path("model.mk"),
     force: options.ModelForce = False,
     checkpoint: options.Checkpoint = None,
@@ -196,9 +197,13 @@ def fit(
     rows: dict[str, Any] = {"roles": roles, "dialect": dialect, "standardize": standardize, "seed": seed}
     rows |= {"test_size": test_size, "described": described}
     if checkpoint is not None or is_streamed(data, solver):
+        if in_order:
+            raise ValueError(
+                f"--in-order is for a table that is read as a whole, and {data.name} is read batch by batch; leave it out."
+            )
         model, metadata = fit_batchwise(data, target, task, **rows, checkpoint=checkpoint)
     else:
-        model, metadata = fit_at_once(data, target, task, **rows)
+        model, metadata = fit_at_once(data, target, task, **rows, in_order=in_order)
     save(model, output, metadata=metadata)
     if as_json:
         print(model_json(model, metadata | {"file": str(output)}, None))

@@ -90,7 +90,7 @@ def run(data, target, task, methods, folds: int, seed: int, as_json: bool, **rea
     """Compare methods on folds of a table, print the table, and return the records, best first."""
     rows = read_rows(data, target, task, **reading)
     contestants = [_contestant(name, rows.classify, seed) for name in _named(methods)]
-    parts = list(_folds(rows.y, rows.classify, folds, seed, rows.groups))
+    parts = _folds(rows.y, rows.classify, folds, seed, rows.groups)
     if not as_json:
         say(rows.described)
     broken = False
@@ -144,22 +144,28 @@ def _contestant(name: str, classify: bool, seed: int) -> Contestant:
 
 
 def _folds(y, classify: bool, folds: int, seed: int, groups):
-    """Yield the numbers of the rows to learn from and to test on; classes keep their shares, groups stay together."""
+    """Return the numbers of the rows to learn from and to test on; classes keep their shares, groups stay together.
+
+    Rows to learn from are shuffled: which of them follow each other says nothing of those that are tested.
+    """
     if folds > len(y):
         raise ValueError(f"--folds is {folds}, and there are {count(len(y), 'row')}; use fewer folds.")
     if groups is not None:
         if len(np.unique(groups)) < folds:
             there = count(len(np.unique(groups)), "group")
             raise ValueError(f"--folds is {folds}, and --groups holds {there}; use fewer folds.")
-        return GroupKFold(folds).split(y, groups=groups)
+        return list(GroupKFold(folds).split(y, groups=groups))
+    rng = np.random.default_rng(seed)
     if not classify:
-        return KFold(folds, shuffle=True, random_state=seed).split(y)
+        parts = KFold(folds, shuffle=True, random_state=seed).split(y)
+        return [(rng.permutation(train), test) for train, test in parts]
     fewest = np.unique(y, return_counts=True)[1].min()
     if fewest < folds:
         raise ValueError(
             f"--folds is {folds}, and the rarest class has {count(int(fewest), 'row')}; use fewer folds."
         )
-    return StratifiedKFold(folds, shuffle=True, random_state=seed).split(y, y)
+    parts = StratifiedKFold(folds, shuffle=True, random_state=seed).split(y, y)
+    return [(rng.permutation(train), test) for train, test in parts]
 
 
 def _table(contestants: Sequence[Contestant], folds: int, classify: bool) -> Table:

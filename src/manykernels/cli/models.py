@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -126,7 +127,7 @@ def groups_of_columns(views: Sequence[str] | None) -> dict[str, Any]:
 
 
 def fit_at_once(
-    data, target, task, *, standardize, test_size, seed, described, **reading
+    data, target, task, *, standardize, test_size, seed, described, in_order=False, **reading
 ) -> tuple[Any, dict[str, Any]]:
     """Return a model fitted to a table that is read as a whole, and what to keep beside it."""
     kernels = described["kernels"]
@@ -137,7 +138,7 @@ def fit_at_once(
         scaled, any_kind = False, True
     rows = read_rows(data, target, task, any_kind=any_kind, **reading)
     X, y, names = rows.X, rows.y, rows.names
-    train, test = split(len(y), y if rows.classify else None, test_size, seed, rows.groups)
+    train, test = split(len(y), y if rows.classify else None, test_size, seed, rows.groups, in_order=in_order)
     units = moments(X[train]) if scaled else None
     model = make_model(rows.classify, seed=seed, standardize=standardize, **described)
 
@@ -178,14 +179,19 @@ def check_test_size(test_size: float) -> None:
         raise ValueError(f"--test-size is {test_size:g}; use a share of at least 0 and below 1.")
 
 
-def split(n, labels, test_size, seed, groups=None) -> tuple[np.ndarray, np.ndarray]:
+def split(n, labels, test_size, seed, groups=None, *, in_order=False) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of the training and of the test rows.
 
-    Classes keep their proportions; if there are groups, those stay together instead.
+    Classes keep their proportions; if there are groups, those stay together instead. The training rows are in the order
+    drawn, as `train_test_split` has them: solvers of many rows judge bandwidths by rows that follow each other, and of
+    rows in their order those would be unlike any row that is tested. With `in_order` the last rows are tested, and the
+    others keep their order.
     """
     check_test_size(test_size)
+    if in_order:
+        return _last(n, test_size, groups)
     if test_size == 0:
-        return np.arange(n), np.arange(0)
+        return np.random.default_rng(seed).permutation(n), np.arange(0)
     if groups is not None:
         if len(np.unique(groups)) < 3:
             raise ValueError(
@@ -209,7 +215,21 @@ def split(n, labels, test_size, seed, groups=None) -> tuple[np.ndarray, np.ndarr
             f"--test-size is {test_size:g}, and of {count(n, 'row')} that leaves too few to learn from or to test on; "
             "use another share, or 0 to fit on all rows."
         ) from None
-    return np.sort(train), np.sort(test)
+    return train, np.sort(test)
+
+
+def _last(n: int, test_size: float, groups) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows before the last ones, and those."""
+    if groups is not None:
+        raise ValueError(
+            "--in-order holds out the last rows, and --groups whole groups; leave one of them out."
+        )
+    cut = n - math.ceil(test_size * n)
+    if cut < FEWEST_ROWS:
+        raise ValueError(
+            f"--test-size is {test_size:g}, and of {count(n, 'row')} that leaves {cut} to learn from; use a smaller share."
+        )
+    return np.arange(cut), np.arange(cut, n)
 
 
 def moments(X) -> tuple[np.ndarray, np.ndarray]:

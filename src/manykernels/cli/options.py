@@ -171,6 +171,14 @@ SplitSeed = Annotated[
         metavar="N",
     ),
 ]
+InOrder = Annotated[
+    bool,
+    Option(
+        "--in-order",
+        help="The rows are in the order of time: hold out the last ones, not some drawn at random, and learn from the "
+        "others in their order.",
+    ),
+]
 ModelOutput = Annotated[Path, Option("--output", "-o", help="The model file.", metavar="FILE")]
 ModelForce = Annotated[bool, Option("--force", "-f", help="Overwrite the model file.")]
 Checkpoint = Annotated[

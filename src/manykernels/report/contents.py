@@ -219,8 +219,10 @@ def _fold_scores(make: Any, X: Any, y: np.ndarray, classify: bool, seed: int) ->
     out = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for train, test in kind(FOLDS, shuffle=True, random_state=seed).split(np.zeros(len(y)), y):
-            method = make()
+        rng = np.random.default_rng(seed)
+        for part, test in kind(FOLDS, shuffle=True, random_state=seed).split(np.zeros(len(y)), y):
+            # Solvers of many rows judge by rows that follow each other; those tested here are drawn.
+            train, method = rng.permutation(part), make()
             fitted = method.fit(_take(method, X, train, train), y[train])
             out.append(float(fitted.score(_take(method, X, test, train), y[test])))
     return out
