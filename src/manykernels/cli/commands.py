@@ -199,7 +199,8 @@ def fit(
     if checkpoint is not None or is_streamed(data, solver):
         if in_order:
             raise ValueError(
-                f"--in-order is for a table that is read as a whole, and {data.name} is read batch by batch; leave it out."
+                f"--in-order is for a table that is read as a whole, and {data.name} is read batch by batch; leave it "
+                "out."
             )
         model, metadata = fit_batchwise(data, target, task, **rows, checkpoint=checkpoint)
     else:

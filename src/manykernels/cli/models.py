@@ -227,7 +227,8 @@ def _last(n: int, test_size: float, groups) -> tuple[np.ndarray, np.ndarray]:
     cut = n - math.ceil(test_size * n)
     if cut < FEWEST_ROWS:
         raise ValueError(
-            f"--test-size is {test_size:g}, and of {count(n, 'row')} that leaves {cut} to learn from; use a smaller share."
+            f"--test-size is {test_size:g}, and of {count(n, 'row')} that leaves {cut} to learn from; use a smaller "
+            "share."
         )
     return np.arange(cut), np.arange(cut, n)
 
