@@ -98,6 +98,22 @@ def test_views_are_columns_by_pattern(place):
     assert csv.read_csv(folder / "pv.csv").column_names == ["prediction", "rna", "clinical"]
 
 
+def test_views_are_worth_the_score_that_is_lost_without_them(place):
+    folder, X = place
+    words = ["--view", "rna=rna_*", "--view", "clinical=age", "-C", "10", "-o", folder / "w.mk"]
+    run("fit", folder / "d.csv", "-t", "y", *words)
+    model, rows = load(folder / "w.mk"), csv.read_csv(folder / "d.csv")
+    views = {"rna": pa.table({"rna_1": X[:, 0], "rna_2": X[:, 1]}), "clinical": pa.table({"age": X[:, 2]})}
+    expected = model.view_worth(views, rows["y"].to_numpy()).set_index("view")
+    found = json.loads(run("explain", folder / "w.mk", folder / "d.csv", "--json"))["views"]
+    for record in found:
+        for key in ("worth", "error", "score", "without"):
+            assert record[key] == pytest.approx(expected.loc[record["view"], key], abs=1e-9)
+    assert "Worth" in run("explain", folder / "w.mk", folder / "d.csv")
+    csv.write_csv(rows.drop_columns("y"), folder / "no_y.csv")
+    assert "Worth" not in run("explain", folder / "w.mk", folder / "no_y.csv")
+
+
 def test_patterns_of_columns():
     assert groups_of_columns(["a=x*", "b=u,v*"]) == {"a": "x*", "b": ["u", "v*"]}
     with pytest.raises(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..streaming import Source, views_of
 from .beside import target_of, units_of
 from .models import check_model
 from .screens import count, file_size, note, noted, plain, plain_table, say, stdout, working
-from .tables import open_table_of, table_writer
+from .tables import column_names, open_table_of, table_writer
 
 #: Components that are listed, unless told.
 TOP = 15
@@ -44,7 +45,15 @@ def open_rows(model_path: Path, data: Path, dialect: dict[str, str], target: str
     X = chunk.X
     if hasattr(getattr(fitted, "columns_", None), "of_table"):
         X = views_of(fitted, source, X)
-    return fitted, metadata, X, chunk.y
+    y = chunk.y
+    if (
+        y is not None
+        and hasattr(fitted, "classes_")
+        and fitted.classes_.dtype != y.dtype
+        and y.dtype.kind != "U"
+    ):
+        y = y.astype(fitted.classes_.dtype)
+    return fitted, metadata, X, y
 
 
 def explain(
@@ -60,14 +69,16 @@ def explain(
     """Print the components of a model over the rows of a table, and write each row's parts to a file."""
     if by not in PARTS:
         raise ValueError(f"--by is {by}; use {', '.join(PARTS[:-1])} or {PARTS[-1]}.")
-    fitted, _, X, _ = open_rows(model_path, data, dialect)
+    fitted, metadata, X, _ = open_rows(model_path, data, dialect)
     if by == "view" and not hasattr(fitted, "views_"):
         raise ValueError(f"--by is view, and {model_path} was fitted without views; use column or kernel.")
     some = _some(X)
     with noted(), working("Splitting the predictions ..."):
         parts = components(fitted, some)
         columns = shares(fitted, some)
-        views = _view_shares(fitted, some)
+        views = _views(fitted, some)
+        if views:
+            _add_worth(views, model_path, data, dialect, target_of(metadata))
     if as_json:
         record: dict[str, Any] = {
             "components": parts.records()[:top],
@@ -91,8 +102,6 @@ def report(model_path: Path, data: Path, dialect: dict[str, str], target: str | 
     if wanted is None:
         raise ValueError(f"{model_path} does not say what its target is called; name it with --target.")
     fitted, _, X, y = open_rows(model_path, data, dialect, wanted)
-    if hasattr(fitted, "classes_") and fitted.classes_.dtype != y.dtype and y.dtype.kind != "U":
-        y = y.astype(fitted.classes_.dtype)
     with noted(), working("Writing the report ..."):
         write_report(fitted, output, X, y, title=f"{wanted}, from {data.name}")
     say(f"Wrote {output} ({file_size(output)}); open it in a browser.")
@@ -105,10 +114,14 @@ def _records(table: Any) -> list[dict[str, Any]]:
 
 def _some(X: Any) -> Any:
     """Return rows that margins are taken over."""
-    if len(X) <= MOST_ROWS:
-        return X
-    note(f"Shares are taken over {MOST_ROWS:,} of {len(X):,} rows.")
-    return X[np.linspace(0, len(X) - 1, MOST_ROWS).astype(int)]
+    if len(X) > MOST_ROWS:
+        note(f"Shares are taken over {MOST_ROWS:,} of {len(X):,} rows.")
+    return X[_some_of(len(X))]
+
+
+def _some_of(n: int) -> np.ndarray:
+    """Return the numbers of rows spread evenly over n, not more than are needed."""
+    return np.linspace(0, n - 1, min(n, MOST_ROWS)).astype(int)
 
 
 def _row_parts(model: Any, X: Any, background: Any, by: str) -> dict[str, np.ndarray]:
@@ -130,25 +143,57 @@ def _row_parts(model: Any, X: Any, background: Any, by: str) -> dict[str, np.nda
     return {"prediction": np.asarray(model.predict(X))} | split
 
 
-def _view_shares(model: Any, rows: Any) -> dict[str, float]:
+def _views(model: Any, rows: Any) -> list[dict[str, Any]]:
     """Return the share that each view has of the variance of all views' contributions; empty without views."""
     if not hasattr(model, "views_"):
-        return {}
+        return []
     values = np.asarray(model.contributions(rows, by="view"))
     spread = values.reshape(*values.shape[:2], -1).var(axis=0).sum(axis=1)
     shares = spread / max(spread.sum(), np.finfo(float).tiny)
-    return dict(sorted(zip(model.views_, shares.tolist(), strict=True), key=lambda pair: -pair[1]))
+    found = [{"view": v, "share": s} for v, s in zip(model.views_, shares.tolist(), strict=True)]
+    return sorted(found, key=lambda record: -record["share"])
 
 
-def _print_views(views: dict[str, float]) -> None:
-    """Print what each view adds, largest share first."""
+def _add_worth(
+    views: list[dict[str, Any]], model_path: Path, data: Path, dialect, target: str | None
+) -> None:
+    """Add what each view is worth: the score that is lost without it, where the table has the target."""
+    if target is None or target not in column_names(data, dialect):
+        return
+    fitted, _, X, y = open_rows(model_path, data, dialect, target)
+    some = _some_of(len(X))
+    worth = {r["view"]: r for r in _records(fitted.view_worth(X[some], y[some]))}
+    for record in views:
+        if record["view"] in worth:
+            record |= {
+                key: worth[record["view"]][key] for key in ("rows", "score", "without", "worth", "error")
+            }
+
+
+def _print_views(views: list[dict[str, Any]]) -> None:
+    """Print what each view adds and what it is worth, largest share first."""
+    judged = any(math.isfinite(record.get("worth", math.nan)) for record in views)
     table: Table = plain_table()
     table.add_column("View", overflow="fold")
-    table.add_column("Share", justify="right", no_wrap=True)
-    for name, share in views.items():
-        table.add_row(Text(name), f"{100 * share:.1f} %")
+    for name in ("Share", "Worth", "±")[: 3 if judged else 1]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for record in views:
+        cells = [f"{100 * record['share']:.1f} %"]
+        if judged:
+            cells += [f"{value:.3f}" if math.isfinite(value) else "" for value in _worth_of(record)]
+        table.add_row(Text(record["view"]), *cells)
     stdout().print(table)
     stdout().print()
+    if judged:
+        note(
+            "Worth is the score that is lost where a view is kept from rows that have another. Of rows that the model "
+            "has learned from it is too high: pass others."
+        )
+
+
+def _worth_of(record: dict[str, Any]) -> tuple[float, float]:
+    """Return the worth of a view and its error; NaN where no row tells."""
+    return record.get("worth", math.nan), record.get("error", math.nan)
 
 
 def print_components(records: list[dict[str, Any]], top: int | None = None) -> None:

@@ -118,6 +118,11 @@ def open_table_of(
     return source if units is None else Standardised(source, *units)
 
 
+def column_names(data: Path, dialect=None, *, large: int = LARGE) -> tuple[str, ...]:
+    """Return the names of a table's columns, whatever their roles."""
+    return tuple(open_source(data, whole=not is_large(data, large), **(dialect or {})).column_names or ())
+
+
 def _names(listed, known) -> list[str] | None:
     """Return the names in the texts of an option: each is a column, or several with commas between them."""
     if not listed:
