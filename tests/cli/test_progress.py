@@ -21,7 +21,9 @@ from rich.console import Console  # noqa: E402
 from manykernels import MKLRegressor, cli  # noqa: E402
 from manykernels._util.pace import duration, seconds_for  # noqa: E402
 from manykernels.cli import progress, screens  # noqa: E402
-from manykernels.estimators.forecast import Forecast  # noqa: E402
+from manykernels.estimators.forecast import Forecast, in_words  # noqa: E402
+from manykernels.families import Gaussians, Laplacians, Union  # noqa: E402
+from manykernels.families.view import View  # noqa: E402
 from manykernels.solvers.log import Stage, logger  # noqa: E402
 
 
@@ -151,6 +153,11 @@ def test_times_have_no_more_digits_than_are_known(seconds, words):
 
 def test_more_work_takes_longer():
     assert seconds_for(100.0) > seconds_for(1.0) > 0
+
+
+def test_the_plan_names_the_kernels_of_views():
+    parts = [View("rna", Gaussians(ard=True), 0, 3, 4), View("age", Laplacians(), 5, 6, 7)]
+    assert in_words(Union(parts)) == "Gaussian and Laplacian with a bandwidth per column, in every view"
 
 
 @pytest.mark.slow  # a time, which other work on the machine can double; what help loads is tested elsewhere

@@ -33,6 +33,8 @@ FACTS = ("C", "objective", "gap", "gap_kind", "n_iter", "converged", "stop_reaso
 LISTED = 8
 #: Width of the longest bar.
 BAR = 20
+#: Width of the numbers between a name and its bar, with what stands between them.
+NUMBERS = 22
 
 
 class Screen(Console):
@@ -186,13 +188,16 @@ def kernel_table(records: list[dict[str, Any]], top: int = TOP) -> Table:
     table.add_column("Kernel", overflow="fold")
     table.add_column("Weight", justify="right", no_wrap=True)
     table.add_column("Share", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, min_width=BAR)
+    # Names are whole where bars can be shorter.
+    longest = max((len(r["kernel"]) for r in records[:top]), default=0)
+    bar = min(max(stdout().width - longest - NUMBERS, BAR // 3), BAR)
+    table.add_column("", no_wrap=True, min_width=bar)
     most = max((r["share"] for r in records), default=0.0) or 1.0
     for record in records[:top]:
         share = record["share"]
         weight = f"{record['weight']:#.4g}" if record["weight"] else "0"
         table.add_row(
-            Text(record["kernel"]), weight, f"{100 * share:.1f} %", Text(_bar(share / most), "cyan")
+            Text(record["kernel"]), weight, f"{100 * share:.1f} %", Text(_bar(share / most, bar), "cyan")
         )
     rest = records[top:]
     if rest:
@@ -208,8 +213,8 @@ def _count_rest(rest) -> str:
     return f"{len(rest):,} more" + (f", {unused:,} of them unused" if unused else "")
 
 
-def _bar(part: float) -> str:
-    eighths = round(8 * BAR * part)
+def _bar(part: float, width: int) -> str:
+    eighths = round(8 * width * part)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 

@@ -12,6 +12,7 @@ from .._util.memory import gibibytes
 from .._util.pace import duration, seconds_for
 from .._util.text import brief
 from ..families.base import Family
+from ..families.view import View
 from ..problem import Problem
 from ..registry import exact_bytes
 from ..solvers.base import Solver
@@ -60,7 +61,7 @@ class Forecast:
         need = exact_bytes(solver, problem.family, n) + solver.footprint(problem, n)
         rows = 8 * COPIES * problem.n_rows * d
         work = solver.work(problem, n) if n_rows is not None else {}
-        seconds = seconds_for(sum(work.values())) if work else math.nan
+        seconds = seconds_for(sum(work.values()), solver.cores) if work else math.nan
         words, loss = in_words(problem.family), problem.loss.name
         return cls(n_rows, columns, d, words, solver, loss, LIBRARIES + rows + need, seconds)
 
@@ -82,15 +83,28 @@ class Forecast:
 
 def in_words(family: Family) -> str:
     """Return the kernels of a family in words."""
-    parts = family.families()
+    parts, of_views = _parts(family)
     named = [name for name in (_part(part) for part in parts) if name]
     if len(named) == len(parts) and named:
         per_column = " with a bandwidth per column" if any(getattr(p, "ard", False) for p in parts) else ""
         listed = ", ".join(dict.fromkeys(named))
-        return " and ".join(listed.rsplit(", ", 1)) + per_column
+        return " and ".join(listed.rsplit(", ", 1)) + per_column + (", in every view" if of_views else "")
     size = family.size()
     many = "a continuum of" if np.isinf(size) else f"{size:,}"
     return f"{many} kernels ({brief(family)})"
+
+
+def _parts(family: Family) -> tuple[list[Any], bool]:
+    """Return what a union is made of, those of views by what is on their columns, and whether there are any."""
+    parts: list[Any] = []
+    of_views = False
+    for part in family.families():
+        if isinstance(part, View):
+            of_views = True
+            parts += part.family.families()
+        else:
+            parts.append(part)
+    return parts, of_views
 
 
 def _part(part: Any) -> str:

@@ -74,6 +74,8 @@ class Solver(BaseEstimator):
     honest_left_out : bool
         Whether its scores of rows left out rest on kernels that these rows did not teach; those of other solvers are to
         calibrate by.
+    cores : int
+        Most cores that bring a fit forward; what ``work`` says is shared among them.
     rules : dict of str to Rule
         What each parameter may be.
     """
@@ -90,6 +92,7 @@ class Solver(BaseEstimator):
     sums_rows: ClassVar[bool] = False
     gram_once: ClassVar[bool] = False
     honest_left_out: ClassVar[bool] = False
+    cores: ClassVar[int] = 8
     rules: ClassVar[Mapping[str, Rule]] = {}
     p: Any
 

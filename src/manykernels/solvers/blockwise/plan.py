@@ -187,11 +187,13 @@ def expected(first: Problem, n_rows: int) -> dict[str, float]:
 
     The plan itself is laid on the way. Of kernels that were not measured nothing is said.
     """
-    many = 1 + 0.006 * max(first.X.shape[1] - 10, 0) + 0.1 * (first.n_outputs - 1)
+    d, c = first.X.shape[1], first.n_outputs
     statistics = [getattr(part, "statistic", None) for part in first.family.families()]
     if "l1" in statistics and len(statistics) > 1:
-        return {"bandwidths": 6.5 * many, "sweeps": (1e-4 if n_rows <= MORE_ROWS else 5e-5) * n_rows * many}
+        many = 1 + 0.08 * math.sqrt(max(d - 10, 0)) + 0.02 * (c - 1)
+        return {"bandwidths": 11 * many, "sweeps": (6e-4 if n_rows <= MORE_ROWS else 8.5e-5) * n_rows * many}
     if statistics == ["l1"]:
+        many = 1 + 0.006 * max(d - 10, 0) + 0.1 * (c - 1)
         return {"bandwidths": 0.6 * many, "sweeps": 8e-6 * n_rows * many}
     return {}
 
