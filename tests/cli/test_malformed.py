@@ -229,12 +229,12 @@ def test_text_in_another_encoding_than_said_is_one_sentence(tmp_path):
     assert "is not ascii text, by its byte 0; name another encoding, or none." in told(tmp_path, *words)
 
 
-def test_a_line_of_totals_is_noticed_where_it_makes_text_of_numbers(tmp_path):
+def test_a_line_of_totals_is_noticed_below_a_column_of_numbers(tmp_path):
     (tmp_path / "d.csv").write_text(GOOD + "Total,,\n")
     words = ["fit", tmp_path / "d.csv", "-t", "y", "--view", "v=none_*", "-o", tmp_path / "m.mk"]
     result = testing.CliRunner().invoke(cli.application(), [str(word) for word in words])
     assert (
-        "Column 'a' is read as text because of values such as 'Total'; all others are numbers."
+        "Column 'a' holds numbers but for values such as 'Total', which are taken for missing;"
         in result.stderr
     )
 

@@ -11,7 +11,7 @@ pa = pytest.importorskip("pyarrow")
 
 from manykernels.streaming import open_source  # noqa: E402
 from manykernels.streaming.dialect import Dialect, decimal_of, separator_of  # noqa: E402
-from manykernels.streaming.meaning import dates_in, numbers_in  # noqa: E402
+from manykernels.streaming.meaning import amounts_in, dates_in, numbers_among_words, numbers_in  # noqa: E402
 
 
 def table_of(path, **options):
@@ -133,6 +133,29 @@ def test_what_is_not_all_numbers_stays_text():
     assert numbers(["1,23"]) is None  # no group of three
     assert numbers(["-", "n.a."]) is None  # nothing but words
     assert numbers(["+", "-"]) is None
+
+
+def test_few_words_among_many_numbers_are_missing():
+    said = [*map(str, range(30)), "broken", None, "broken", "off scale"]
+    with pytest.warns(
+        UserWarning, match="Column 'a' holds numbers but for values such as 'broken' and 'off scale'"
+    ):
+        found = numbers_among_words(pa.chunked_array([said]), "a", ".", pa)
+    assert found.to_pylist() == [*map(float, range(30)), None, None, None, None]
+    for codes in (["1", "2", "3", "other"], [*map(str, range(30)), *"abcdefgh"], [*map(str, range(30))]):
+        assert numbers_among_words(pa.chunked_array([codes]), "a", ".", pa) is None
+
+
+def test_signs_of_money_and_per_cent_stand_beside_numbers():
+    def amounts(values, decimal="."):
+        found = amounts_in(pa.chunked_array([values]), decimal, pa)
+        return None if found is None else found.to_pylist()
+
+    assert amounts(["12 %", "3.5%", None]) == [12.0, 3.5, None]
+    assert amounts(["$1,200", "-$3.50", "$-7"]) == [1200.0, -3.5, -7.0]
+    assert amounts(["1.200,5 €", "3 €"], ",") == [1200.5, 3.0]
+    for mixed in (["$3", "4"], ["$3", "4%"], ["3%4", "5%"], ["free", "$3"], ["3% off", "5% off"], [None]):
+        assert amounts(mixed) is None
 
 
 def test_marks_of_another_country_are_understood_in_a_column(tmp_path):

@@ -13,9 +13,31 @@ from typing import Any
 from .._util.text import warn
 
 #: What stands for a missing value among numbers. In a column of text it is a word like others.
-MISSING = ("-", "--", ".", "?", "*", "na", "n.a.", "none", "missing", "unknown", "nil", "null")
+MISSING = (
+    "-",
+    "--",
+    ".",
+    "?",
+    "*",
+    "na",
+    "n.a.",
+    "none",
+    "missing",
+    "unknown",
+    "nil",
+    "null",
+    "#n/a",
+    "#div/0!",
+    "#value!",
+    "#ref!",
+    "#num!",
+    "#name?",
+    "#null!",
+)
 #: A column of at least so many different values, of which at most this share are words, was meant to be numbers.
 FEWEST_NUMBERS, FEW_WORDS = 20, 0.1
+#: Signs that may stand beside every number of a column.
+SIGNS = "%$€£¥"
 #: Marks between thousands: a point or a comma, whichever is not the decimal mark, blanks and an apostrophe.
 GROUPS = " \u00a0\u202f'’_"
 #: Orders of dates, and of times behind them. The first that all values of a column have counts.
@@ -80,32 +102,52 @@ def understood(table: Any, decimal: str, pa: Any) -> Any:
             if found is None:  # the marks of another country
                 found = numbers_in(values, "," if decimal == "." else ".", pa)
             if found is None:
+                found = amounts_in(values, decimal, pa)
+            if found is None:
                 found = dates_in(values, field.name, pa)
             if found is None:
                 found = flags_in(values, pa)
+            if found is None:
+                found = numbers_among_words(values, field.name, decimal, pa)
             if found is not None:
                 table = table.set_column(j, field.name, found)
-            else:
-                _warn_of_few_words(values, field.name, decimal, pa)
     return table
 
 
-def _warn_of_few_words(values: Any, name: str, decimal: str, pa: Any) -> None:
-    """Warn of a column that is text for the sake of a few values: a line of totals, say, or a note below the table."""
+def amounts_in(values: Any, decimal: str, pa: Any) -> Any | None:
+    """Return text as numbers where one sign of money or per cent stands beside every one, None elsewhere."""
     import pyarrow.compute as pc
 
-    text = pc.drop_null(pc.utf8_trim_whitespace(values))
-    some = pc.unique(text)
-    if len(some) < FEWEST_NUMBERS:
-        return
-    is_number = pc.match_substring_regex(some, _number(decimal))
-    words = some.filter(pc.invert(is_number))
-    if 0 < len(words) <= FEW_WORDS * len(some):
-        which = ", ".join(repr(word) for word in words.to_pylist()[:3])
-        warn(
-            f"Column {name!r} is read as text because of values such as {which}; all others are numbers. Remove or "
-            "correct them to have it read as numbers."
-        )
+    text = pc.utf8_trim_whitespace(values)
+    known = pc.drop_null(text)
+    sign = next((sign for sign in SIGNS if len(known) and sign in known[0].as_py()), None)
+    if sign is None or not pc.all(pc.equal(pc.count_substring(known, sign), 1)).as_py():
+        return None
+    at_an_end = pc.or_(pc.match_substring_regex(known, rf"^[+-]?[{sign}]"), pc.ends_with(known, sign))
+    return (
+        numbers_in(pc.replace_substring(text, sign, ""), decimal, pa) if pc.all(at_an_end).as_py() else None
+    )
+
+
+def numbers_among_words(values: Any, name: str, decimal: str, pa: Any) -> Any | None:
+    """Return text as numbers where a few values are none: a line of totals, say, or what a program writes for an error.
+
+    What is no number is missing, with a warning. None where the column has few different numbers, as codes do, or words
+    that are not few.
+    """
+    import pyarrow.compute as pc
+
+    text = pc.utf8_trim_whitespace(values)
+    some = pc.unique(pc.drop_null(text))
+    words = some.filter(pc.invert(pc.match_substring_regex(some, _number(decimal))))
+    if len(some) < FEWEST_NUMBERS or not 0 < len(words) <= FEW_WORDS * len(some):
+        return None
+    which = " and ".join(repr(word) for word in words.to_pylist()[:2])
+    warn(
+        f"Column {name!r} holds numbers but for values such as {which}, which are taken for missing; write words into "
+        "a column of their own if they mean something."
+    )
+    return numbers_in(pc.if_else(pc.is_in(text, value_set=words), None, text), decimal, pa)
 
 
 def _number(decimal: str) -> str:
