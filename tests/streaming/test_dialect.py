@@ -151,10 +151,10 @@ def test_signs_of_money_and_per_cent_stand_beside_numbers():
         found = amounts_in(pa.chunked_array([values]), decimal, pa)
         return None if found is None else found.to_pylist()
 
-    assert amounts(["12 %", "3.5%", None]) == [12.0, 3.5, None]
+    assert amounts(["-", "12 %", "3.5%", None]) == [None, 12.0, 3.5, None]
     assert amounts(["$1,200", "-$3.50", "$-7"]) == [1200.0, -3.5, -7.0]
     assert amounts(["1.200,5 €", "3 €"], ",") == [1200.5, 3.0]
-    for mixed in (["$3", "4"], ["$3", "4%"], ["3%4", "5%"], ["free", "$3"], ["3% off", "5% off"], [None]):
+    for mixed in (["$3", "4"], ["$3", "4%"], ["3%4", "5%"], ["free", "$3"], ["3% off", "5% off"], ["-"]):
         assert amounts(mixed) is None
 
 

@@ -118,7 +118,7 @@ def amounts_in(values: Any, decimal: str, pa: Any) -> Any | None:
     """Return text as numbers where one sign of money or per cent stands beside every one, None elsewhere."""
     import pyarrow.compute as pc
 
-    text = pc.utf8_trim_whitespace(values)
+    text = _without_gaps(values, pa)
     known = pc.drop_null(text)
     sign = next((sign for sign in SIGNS if len(known) and sign in known[0].as_py()), None)
     if sign is None or not pc.all(pc.equal(pc.count_substring(known, sign), 1)).as_py():
@@ -158,13 +158,20 @@ def _number(decimal: str) -> str:
     return rf"^[+-]?({whole}({mark}\d*)?|{mark}\d+)([eE][+-]?\d+)?$"
 
 
-def numbers_in(values: Any, decimal: str, pa: Any) -> Any | None:
-    """Return text as numbers, None if a value is none; words for what is missing are missing."""
+def _without_gaps(values: Any, pa: Any) -> Any:
+    """Return text without blanks around it; what stands for a missing value among numbers is missing."""
     import pyarrow.compute as pc
 
     text = pc.utf8_trim_whitespace(values)
     absent = pc.is_in(pc.utf8_lower(text), value_set=pa.array([*MISSING, ""]))
-    text = pc.if_else(pc.fill_null(absent, True), None, text)
+    return pc.if_else(pc.fill_null(absent, True), None, text)
+
+
+def numbers_in(values: Any, decimal: str, pa: Any) -> Any | None:
+    """Return text as numbers, None if a value is none; words for what is missing are missing."""
+    import pyarrow.compute as pc
+
+    text = _without_gaps(values, pa)
     if text.null_count == len(text):
         return None
     groups = ("," if decimal == "." else r"\.") + GROUPS
