@@ -72,6 +72,10 @@ TABLES = {
     ),
     "base.csv": (b"SQLite format 3\x00" + bytes(50), "base.csv is a database; export its table as CSV."),
     "deep.csv": (b"\x89HDF\r\n\x1a\n" + bytes(30), "deep.csv is an HDF5 file; write its table as CSV"),
+    "padded.csv": (
+        "a   b   y\n" + "".join(f"{u:6.3f}  {v:6.3f}  {w:6.3f}\n" for u, v, w in zip(A, B, Y, strict=True)),
+        "padded.csv has several blanks between two values, as in",
+    ),
     "remark.csv": ("# made on Monday\n" + GOOD, "remark.csv has 1 name in its first line and a row of 3"),
     "photo.csv": (b"\x89PNG\r\n\x1a\n\x00\x00", "photo.csv is a picture; pass a table."),
     "paper.csv": (b"%PDF-1.7\n", "paper.csv is a PDF document; export its table as CSV."),

@@ -264,6 +264,11 @@ def _in_words(name: str, said: str) -> str:
     if widths:
         names = "1 name" if widths[1] == "1" else f"{widths[1]} names"
         values = "1 value" if widths[2] == "1" else f"{widths[2]} values"
+        if re.fullmatch(r"[^,;|\t]*  [^,;|\t]*", widths[3]):
+            return (
+                f"{name} has several blanks between two values, as in {brief(widths[3])}; write one blank, or a comma, "
+                "as sed -E 's/ +/,/g' does."
+            )
         late = ", with no blank before the quote" if re.search(r'[,;|\t]\s+"', widths[3]) else ""
         return (
             f"{name} has {names} in its first line and a row of {values}, {brief(widths[3])}; "
