@@ -633,6 +633,19 @@ def test_rows_in_the_order_of_a_place_are_learned_for_rows_drawn_at_random(tmp_p
     assert json.loads(run(*base, "--json"))["metadata"]["score"]["value"] > 0.85
 
 
+@pytest.mark.parametrize("kept, noted", [("in order", True), ("shuffled", False), ("asked for", False)])
+def test_rows_in_the_order_of_a_date_are_noticed(tmp_path, kept, noted):
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2020-01-01") + np.arange(60)
+    days = rng.permutation(days) if kept == "shuffled" else days
+    write(tmp_path / "t.csv", {"day": days.astype(str), "y": rng.standard_normal(60)})
+    words = ["fit", str(tmp_path / "t.csv"), "-t", "y", "-o", str(tmp_path / "m.mk")]
+    words += ["--in-order"] if kept == "asked for" else []
+    result = typer_testing.CliRunner().invoke(cli.application(), words)
+    assert result.exit_code == 0
+    assert ("The rows are in the order of day" in " ".join(result.stderr.split())) == noted
+
+
 def test_rows_in_order_and_groups_or_batches_do_not_go_together(any_data, tmp_path):
     base = ("fit", any_data, "-t", "y", "-o", tmp_path / "m.mk", "--in-order", *FAST)
     assert "leave one of them out" in run(*base, "--groups", "subject", code=2)

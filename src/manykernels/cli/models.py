@@ -16,9 +16,10 @@ from .. import MKLClassifier, MKLRegressor, Views
 from ..families import Products
 from ..registry import SOLVERS, is_auto, solver_class
 from ..streaming import check_probabilities
+from ..tables.reading import Table
 from .beside import kept_beside
 from .progress import watched
-from .screens import count
+from .screens import count, note
 from .tables import groups_of, is_class, named, open_table
 
 #: Fewer rows than this are no table to learn from.
@@ -139,6 +140,11 @@ def fit_at_once(
     rows = read_rows(data, target, task, any_kind=any_kind, **reading)
     X, y, names = rows.X, rows.y, rows.names
     train, test = split(len(y), y if rows.classify else None, test_size, seed, rows.groups, in_order=in_order)
+    if not in_order and (dates := dates_in_order(X)):
+        note(
+            f"The rows are in the order of {dates[0]}, and those that score the model lie among the others; with "
+            "--in-order they are the last ones, as where later rows are to be predicted."
+        )
     units = moments(X[train]) if scaled else None
     model = make_model(rows.classify, seed=seed, standardize=standardize, **described)
 
@@ -231,6 +237,17 @@ def _last(n: int, test_size: float, groups) -> tuple[np.ndarray, np.ndarray]:
             "share."
         )
     return np.arange(cut), np.arange(cut, n)
+
+
+def dates_in_order(X) -> list[str]:
+    """Return the columns of dates that rise or fall from row to row, and are known in every row."""
+    found = []
+    for j, name in enumerate(X.names if isinstance(X, Table) and X.matrix is None else ()):
+        column = X.read(j)
+        steps = np.diff(column.values) if column.held == "date" else np.zeros(0)
+        if steps.any() and ((steps >= 0).all() or (steps <= 0).all()):
+            found.append(name)
+    return found
 
 
 def moments(X) -> tuple[np.ndarray, np.ndarray]:
