@@ -373,6 +373,26 @@ def test_the_system_of_many_outputs_is_that_of_few(c):
     np.testing.assert_allclose(X + Z.T @ simplex_curvature(D, Z @ X), R, atol=1e-10)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e9])
+def test_a_system_of_the_rows_is_that_of_all_outputs(size):
+    """Where it has fewer digits, as at very large curvatures, the system of all outputs is solved."""
+    rng = np.random.default_rng(1)
+    Z, D = rng.normal(size=(20, 8)), size * rng.exponential(size=(20, 40))
+    R = rng.normal(size=(8, 40))
+    space = FeatureSpace(Z)
+    X, work = space.coupled(D)(R), space.spent.pop()
+    np.testing.assert_allclose(X, space.coupled(D, smooth=False)(R), rtol=1e-9, atol=1e-12)
+    assert (work < 0.1 * space.spent.pop()) == (size == 1.0)
+
+
+def test_the_last_steps_of_a_smooth_machine_take_the_factors_of_those_before():
+    Z, Y = _many_classes()
+    fit = solve_primal(Z, Y, "softmax", 1.0)
+    again = solve_primal(Z, Y, "softmax", 1.0, start=fit)
+    assert fit.gap < 1e-13 and again.n_iter == 1
+    np.testing.assert_allclose(again.F, fit.F, atol=1e-12 * np.abs(fit.F).max())
+
+
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_rounding_alone_keeps_no_machine_at_work(scale, ties):

@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from .._util.allowance import spend
 from ..losses import Loss, get_loss
 from . import boxes, hinges, smooth
 from .fit import Fit, Task
@@ -190,7 +191,9 @@ def _solve(space: Space, Y, loss: Loss, U, starts: list[np.ndarray], A, tol: flo
         if value < best:
             V, best = candidate, value
     fit = _MACHINES[loss.name](Task(space, Y, loss, U), V, A, tol)
-    return replace(fit, work=math.fsum(space.spent))
+    work = math.fsum(space.spent)
+    spend(work)
+    return replace(fit, work=work)
 
 
 __all__ = [

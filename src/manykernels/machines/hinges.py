@@ -7,6 +7,7 @@ relative accuracy of the scores.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from .spaces import FeatureSpace, GramSpace, Solve, narrow_root
 
 #: Sweeps of coordinate descent, for the max-hinge per accuracy, before Newton's method takes over.
 SWEEPS = 10
+#: Rows up to which the orders of the sweeps are drawn once for all outputs and machines.
+FEW_ROWS = 5000
 #: Multiplications that coordinate descent is worth for each coefficient it looks at: its loops are compiled one by one.
 LOOK_WORK = 10.0
 #: Violations aimed at by the max-hinge, one after the other. On a well-conditioned kernel, whose faces are large,
@@ -42,8 +45,15 @@ class _TooDearError(Exception):
 
 def _orders(n: int) -> np.ndarray:
     """Return the orders of the rows in the sweeps over features."""
+    return _known_orders(n) if n <= FEW_ROWS else _drawn_orders(n)
+
+
+def _drawn_orders(n: int) -> np.ndarray:
     rng = np.random.default_rng(0)
     return np.array([rng.permutation(n) for _ in range(SWEEPS)])
+
+
+_known_orders = lru_cache(maxsize=8)(_drawn_orders)
 
 
 # -- hinge -----------------------------------------------------------------------------------------------
@@ -82,6 +92,7 @@ def _descend_hinge(task: Task, y: np.ndarray, a: np.ndarray) -> int:
         # A free row with violation g gains g^2 / (2 K_tt): this stops at about g = 4e-4.
         tol = 1e-7 * min(1.0 / space.scale, float(U.max()))
         steps = greedy_hinge(space.K, y, U, a, f, SWEEPS * n, tol)
+        space.spent.append(LOOK_WORK * steps * n)
         return -(-steps // n)
     assert isinstance(space, FeatureSpace)
     w = space.Z.T @ a
@@ -97,7 +108,9 @@ def hinge_dual(task: Task) -> DualProblem:
         return task.space.curved(np.where((b > 0.0) & (b < top), tau, 0.0)[:, 0])
 
     return DualProblem(
-        pull=lambda F: y - F, project=lambda A, step: y * np.clip(y * A, 0.0, top), curvature=curvature
+        pull=lambda F: y - F,
+        project=lambda A, step: y * np.minimum(np.maximum(y * A, 0.0), top),
+        curvature=curvature,
     )
 
 

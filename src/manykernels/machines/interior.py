@@ -65,7 +65,7 @@ def interior_rows(task: Task) -> tuple[np.ndarray, int]:
 def _step(task: Task, q: np.ndarray, z: np.ndarray, lack: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the next q and z; None where rounding allows no step. `lack` is z - nu - (Y - F), whatever nu."""
     space, d = task.space, q / z
-    solve = space.coupled(d)
+    solve = space.coupled(d, smooth=False)
 
     def newton(m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         right = m / q + lack

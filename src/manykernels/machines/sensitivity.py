@@ -15,9 +15,12 @@ Chapelle and Rakotomamonjy, "Second order optimization of kernel parameters", 20
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import expit
 
+from .._util.allowance import spend
 from ..losses import Loss, get_loss
 from .boxes import BOXES
 from .fit import Fit
@@ -89,6 +92,7 @@ def _coupled(Q, matrix, Y, loss: Loss, U, fit: Fit, explicit: bool) -> np.ndarra
     for i in range(len(Q)):
         moved = _pushed(space, solve, lambda R: simplex_curvature(D, R), q[i])
         H[i] = np.tensordot(q, moved, 2)
+    spend(math.fsum(space.spent) + len(Q) * 2.0 * q.size * min(matrix.shape))
     return (H + H.T) / 2
 
 

@@ -12,8 +12,12 @@ from scipy.special import expit
 
 from .._util.threads import map_in_threads
 from .fit import Fit, Task, better
-from .newton import DualProblem, State, newton, proximal
+from .newton import Curvature, DualProblem, State, newton, proximal
 from .spaces import Solve
+
+#: Scores that differ by less have the same curvature to four digits: the last steps take the factors of those before,
+#: and lose as many of the dozen digits that they gain.
+SAME_CURVATURE = 1e-4
 
 #: The second derivative of a loss from y, f and C s, and the dual of one output.
 Weights = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -67,7 +71,8 @@ def softmax(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
         return space.coupled(task.U[:, None] * P)
 
     V = V - V.mean(axis=1, keepdims=True)  # as at the solution; Newton's steps keep it so
-    state = newton(space, State(V, space.scores(V)), task.response, curvature, tol, slopes=_slopes(task))
+    start = State(V, space.scores(V))
+    state = newton(space, start, task.response, _steady(curvature), tol, slopes=_slopes(task))
     return better(task, state.V, task.response(state.F), state.n_iter)
 
 
@@ -154,9 +159,8 @@ def ordinal(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     def curvature(F: np.ndarray, A: np.ndarray) -> Solve:
         return task.space.curved(task.U[:, None] * expit(F) * expit(-F))
 
-    state = newton(
-        task.space, State(V, task.space.scores(V)), task.response, curvature, tol, slopes=_slopes(task)
-    )
+    start = State(V, task.space.scores(V))
+    state = newton(task.space, start, task.response, _steady(curvature), tol, slopes=_slopes(task))
     return better(task, state.V, task.response(state.F), state.n_iter)
 
 
@@ -174,8 +178,21 @@ def cox(task: Task, V: np.ndarray, A: np.ndarray, tol: float) -> Fit:
     def curvature(F: np.ndarray, A: np.ndarray) -> Solve:
         return task.space.across(sets.curve(F[:, 0]))
 
-    state = newton(task.space, State(V, task.space.scores(V)), response, curvature, tol, slopes=_slopes(task))
+    start = State(V, task.space.scores(V))
+    state = newton(task.space, start, response, _steady(curvature), tol, slopes=_slopes(task))
     return better(task, state.V, response(state.F), state.n_iter)
+
+
+def _steady(curvature: Curvature) -> Curvature:
+    """Return the curvature of a smooth loss with the last system again where scores have hardly moved since."""
+    known: list[tuple[np.ndarray, Solve]] = []
+
+    def near(F: np.ndarray, A: np.ndarray) -> Solve:
+        if not known or not float(np.abs(F - known[0][0]).max(initial=0.0)) <= SAME_CURVATURE:
+            known[:] = [(F, curvature(F, A))]
+        return known[0][1]
+
+    return near
 
 
 def _slopes(task: Task) -> float:
@@ -205,14 +222,14 @@ def _each_output(
                 return space.curved(np.maximum(U * one.Y[:, 0] - A[:, 0], 0.0))
             return space.curved(weights(one.Y[:, 0], F[:, 0], U))
 
-        limit = 200 if fallback is None else 40
-        state = newton(space, State(v, space.scores(v)), one.response, curvature, tol, limit, _slopes(task))
+        limit, curved = (200, _steady(curvature)) if fallback is None else (40, curvature)
+        state = newton(space, State(v, space.scores(v)), one.response, curved, tol, limit, _slopes(task))
         if fallback is not None and not state.converged:
             a = np.zeros(one.Y.shape)
             bound = slope * float(U.max())
             near, _ = proximal(space, a, space.pull(a), fallback(one), tol, bound)
             near.n_iter += state.n_iter
-            state = newton(space, near, one.response, curvature, tol, limit, _slopes(task))
+            state = newton(space, near, one.response, curved, tol, limit, _slopes(task))
         return state, one.response(state.F)
 
     solved = map_in_threads(solve_one, range(task.Y.shape[1]))

@@ -17,14 +17,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, lu_factor, lu_solve
+from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from .._util.arrays import row_blocks
 
 #: Sizes of a dense Newton system above which conjugate gradients take over.
 MAX_DENSE = 6000
-#: Outputs above which the blocks of a coupled system come from one product rather than from one for each pair.
-FEW_OUTPUTS = 32
+#: The blocks of a coupled system come from one product, rather than from one for each pair of outputs, above so many of
+#: these, and up to so many features for each: calls would take longer than what they multiply.
+FEW_OUTPUTS, FEW_FEATURES = 32, 2
+#: Curvature times the square of features up to which a coupled system of many outputs is one of the rows: ten digits
+#: are left then, which is enough for a loss that is smooth.
+MOST_BORDERED = 1e6
+#: Multiplications that it is worth to pick an entry of a matrix and to scale it, and to put a coupled system together.
+COPY_WORK, COUPLED_WORK = 50.0, 7e5
 _JITTERS = (0.0, 1e-15, 1e-13, 1e-11, 1e-9)
 
 Solve = Callable[[np.ndarray], np.ndarray]
@@ -47,16 +54,17 @@ def factored(B: np.ndarray, jitter: np.ndarray | float) -> Solve:
     ``B`` is overwritten. When rounding has left it indefinite, growing multiples of ``jitter``
     are added to its diagonal; Newton's method corrects for that in its next steps.
     """
+    if not len(B):
+        return np.copy
     diagonal = np.einsum("ii->i", B)
     original = diagonal.copy()
     for size in _JITTERS:
         diagonal[:] = original + size * len(B) * jitter
-        try:
-            # A first try leaves B's other triangle as it is, so that B can be tried again.
-            factor = cho_factor(B.T, lower=True, overwrite_a=False, check_finite=False)
-        except np.linalg.LinAlgError:
-            continue
-        return lambda R: cho_solve(factor, R, check_finite=False)
+        # B itself is left as it is, so that it can be tried again. SciPy's cho_factor and cho_solve are these two calls
+        # of LAPACK and several times as long for the small systems that machines solve by the thousand.
+        factor, info = dpotrf(B.T, lower=1, clean=0)
+        if info == 0:
+            return lambda R: dpotrs(factor, R, lower=1)[0]
     raise IndefiniteKernelError
 
 
@@ -103,8 +111,8 @@ class Space(ABC):
     max_dense : int
         Size of a dense Newton system above which conjugate gradients take over.
     spent : list of floats
-        What has been multiplied here, roughly: systems, and a million for each of Newton's steps, whose calls cost as
-        much. Threads append, and the sum does not depend on their order.
+        What has been multiplied here, roughly: systems, and what the calls and scores of each of Newton's steps are
+        worth. Threads append, and the sum does not depend on their order.
     """
 
     explicit: bool
@@ -130,8 +138,11 @@ class Space(ABC):
 
     # Only where every output is a predictor of its own.
 
-    def coupled(self, D: np.ndarray) -> Solve:
-        """Return the Newton solver for the curvature ``diag(d) - dd'/sum(d)``, d >= 0 dense."""
+    def coupled(self, D: np.ndarray, *, smooth: bool = True) -> Solve:
+        """Return the Newton solver for the curvature ``diag(d) - dd'/sum(d)``, d >= 0 dense.
+
+        That of a loss that is not `smooth` has entries of all sizes, and asks for all digits.
+        """
         raise NotImplementedError
 
     def across(self, curve: Curve) -> Solve:
@@ -177,7 +188,7 @@ class GramSpace(Space):
         # Williams, "Gaussian processes for machine learning", 2006, algorithm 3.1.
         curved = 1e-30 * W.max(initial=0.0) < W
         rows, flat = np.flatnonzero(curved), np.flatnonzero(~curved)
-        self.spent.append(len(rows) ** 3 / 3)
+        self.spent.append((len(rows) / 3 + COPY_WORK) * len(rows) ** 2)
         root = np.sqrt(W[rows])[:, None]
         K = self.K if not len(flat) else self.K[np.ix_(rows, rows)]
         B = K * root
@@ -196,7 +207,7 @@ class GramSpace(Space):
 
         return direction
 
-    def coupled(self, D: np.ndarray) -> Solve:
+    def coupled(self, D: np.ndarray, *, smooth: bool = True) -> Solve:
         # Rasmussen and Williams, algorithm 3.3, in a form that does not cancel: with
         # E_k = (D_k^-1 + K)^-1 and rows of R that sum to zero the step is
         # X_k = E_k (R_k / D_k - mu), where mu makes the rows of X sum to zero.
@@ -250,7 +261,7 @@ class GramSpace(Space):
         mask = support.astype(np.float64)
         if len(rows) > self.max_dense:
             return self._face_by_gradients(mask, tau)
-        self.spent.append(len(rows) ** 3 / 3)
+        self.spent.append((len(rows) / 3 + COPY_WORK) * len(rows) ** 2 + COUPLED_WORK)
         c = support.shape[1]
         E = np.zeros((len(rows), c))
         E[np.arange(len(rows)), classes] = 1.0
@@ -313,7 +324,7 @@ class FeatureSpace(Space):
     def curved(self, W: np.ndarray) -> Solve:
         rows = np.flatnonzero(1e-30 * W.max(initial=0.0) < W)
         Z = (self.Z if len(rows) == len(W) else self.Z[rows]) * np.sqrt(W[rows])[:, None]
-        self.spent.append(1.0 * Z.size * min(Z.shape))
+        self.spent.append(Z.size * (min(Z.shape) + COPY_WORK))
         if len(rows) < Z.shape[1]:
             small = Z @ Z.T
             np.einsum("ii->i", small)[:] += 1.0
@@ -323,7 +334,7 @@ class FeatureSpace(Space):
         np.einsum("ii->i", M)[:] += 1.0
         return factored(M, float(np.diagonal(M).max()))
 
-    def coupled(self, D: np.ndarray) -> Solve:
+    def coupled(self, D: np.ndarray, *, smooth: bool = True) -> Solve:
         k, c = self.Z.shape[1], D.shape[1]
         total = D.sum(axis=1)
         rows = np.flatnonzero((total > 0) & (np.count_nonzero(D, axis=1) > 1))
@@ -335,8 +346,15 @@ class FeatureSpace(Space):
                 return P + Z.T @ simplex_curvature(D, Z @ P)
 
             return lambda R: conjugate_gradients(curve, R)
-        self.spent.append((len(Z) / 2 + k * c / 3) * float(k * c) ** 2)
-        M = _simplex_gram(Z, D, total) if c <= FEW_OUTPUTS else _simplex_gram_at_once(Z, D, total)
+        whole, bordered = (len(Z) / 2 + k * c / 3) * float(k * c) ** 2, _border_cost(len(Z), k, c)
+        if smooth and 2.0 * bordered < whole:
+            solve_bordered = _bordered(Z, D, total)
+            if solve_bordered is not None:
+                self.spent.append(bordered + COUPLED_WORK)
+                return solve_bordered
+        self.spent.append(whole + COUPLED_WORK)
+        at_once = c > FEW_OUTPUTS or k <= FEW_FEATURES * c
+        M = _simplex_gram_at_once(Z, D, total) if at_once else _simplex_gram(Z, D, total)
         square = M.reshape(c * k, c * k)
         np.einsum("ii->i", square)[:] += 1.0
         solve = factored(square, float(np.diagonal(square).max()))
@@ -350,10 +368,42 @@ class FeatureSpace(Space):
         return factored(M, float(np.diagonal(M).max()))
 
     def face(self, support: np.ndarray, tau: float) -> Solve:
-        return self.coupled(tau * support.astype(np.float64))
+        return self.coupled(tau * support.astype(np.float64), smooth=False)
 
     def evaluate(self, V: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
         return V, self.Z @ V, float(np.vdot(V, V)), float(np.sum((self.Z.T @ A) ** 2))
+
+
+def _border_cost(n: int, k: int, c: int) -> float:
+    """Return the multiplications of ``_bordered``."""
+    return (n * (k + n / 2) + k * k) * float(k * c) + n**3 / 3
+
+
+def _bordered(Z: np.ndarray, D: np.ndarray, total: np.ndarray) -> Solve | None:
+    """Return the solver for all outputs by a system of the size of the rows; None where it would lose digits.
+
+    The matrix is ``B - VV'``: blocks ``B_j = I + Z' diag(d_j) Z`` of one output each, and one column of V for every
+    row. With ``T = B^{-1/2} V`` its inverse is ``B^{-1/2} (I + T (I - T'T)^{-1} T') B^{-T/2}`` (Woodbury). The
+    eigenvalues of ``I - T'T`` are at least those of ``B^{-1}``.
+    """
+    k, c = Z.shape[1], D.shape[1]
+    blocks = (D.T @ (Z[:, :, None] * Z[:, None, :]).reshape(len(Z), k * k)).reshape(c, k, k)
+    if float(np.trace(blocks, axis1=1, axis2=2).max()) > MOST_BORDERED:
+        return None
+    np.einsum("cii->ci", blocks)[:] += 1.0
+    roots = np.linalg.inv(np.linalg.cholesky(blocks))
+    T = roots @ (Z.T[None] * (D / np.sqrt(total)[:, None]).T[:, None, :])
+    flat = T.reshape(c * k, len(Z))
+    M = -(flat.T @ flat)
+    np.einsum("ii->i", M)[:] += 1.0
+    rest = factored(M, np.finfo(float).eps)
+
+    def direction(R: np.ndarray) -> np.ndarray:
+        X = roots @ R.T[:, :, None]
+        X += T @ rest(flat.T @ X.ravel())[:, None]
+        return (roots.transpose(0, 2, 1) @ X)[:, :, 0].T
+
+    return direction
 
 
 def _weighted_gram(Z: np.ndarray, d: np.ndarray) -> np.ndarray:
