@@ -24,7 +24,15 @@ LARGEST, SMALLEST = 1e60, 1e-60
 GapKind = Literal["exact", "estimate", "lower_bound", "features", "none"]
 #: Why a solver stopped; see :class:`Result`.
 StopReason = Literal[
-    "gap", "max_kernels", "criterion", "exact_fit", "callback", "max_iter", "no_progress", "interrupted"
+    "gap",
+    "max_kernels",
+    "criterion",
+    "exact_fit",
+    "callback",
+    "max_iter",
+    "max_work",
+    "no_progress",
+    "interrupted",
 ]
 #: Ends that were wanted, and leave a gap open that is no fault of the fit.
 CHOSEN: dict[str, str] = {
@@ -342,8 +350,8 @@ class Result:
 
         ``"gap"``: what it minimises is within its tolerance; ``"max_kernels"``, ``"criterion"``, ``"exact_fit"``,
         ``"callback"``: by choice, as many kernels as were asked for, as the data support, as reproduce the targets, or
-        as the callback wanted; ``"max_iter"``: all its steps are taken; ``"no_progress"``: no step helps;
-        ``"interrupted"``: Ctrl-C.
+        as the callback wanted; ``"max_iter"``: all its steps are taken; ``"max_work"``: its machines have multiplied
+        all that the rows are worth; ``"no_progress"``: no step helps; ``"interrupted"``: Ctrl-C.
         """
         if self.ending is not None:
             return self.ending
@@ -367,6 +375,10 @@ class Result:
                 return f"stopped by choice at {kernels:,} {plural} ({CHOSEN[reason]}){open_to}"
             case "max_iter":
                 return "took all its steps" + (f", with a gap of {gap}" if known else "")
+            case "max_work":
+                return "took all the work that its rows are worth" + (
+                    f", with a gap of {gap}" if known else ""
+                )
             case "no_progress":
                 return "ended where no step helps" + (f", with a gap of {gap}" if known else "")
             case "interrupted":

@@ -12,6 +12,7 @@ from scipy.stats import binom
 from sklearn.exceptions import ConvergenceWarning
 
 from manykernels import MKLClassifier, MKLRegressor, load
+from manykernels._util.allowance import limited
 from manykernels.certificates import certify
 from manykernels.families import Finite, Gaussians, Products
 from manykernels.families.products.sampling import uniform_probability
@@ -23,7 +24,6 @@ from manykernels.solvers.active import Active
 from manykernels.solvers.log import Log
 from manykernels.solvers.mirror_descent import Walk, gradient_bound
 from manykernels.solvers.mirror_descent.potentials import potential_of
-from manykernels.solvers.mirror_descent.walk import most_work
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -657,9 +657,9 @@ def test_steps_end_where_machines_have_worked_enough(family):
     X, y = table(n=30)
     solver = MirrorDescent(50)
     walk = walk_of(solver, problem(X, y, family, how="trace"))
-    walk.active.work = most_work(30)
-    with pytest.warns(ConvergenceWarning, match="after 1 of 50 steps"):
+    with limited(0.0), pytest.warns(ConvergenceWarning, match="after 1 of 50 steps"):
         result = solver._walked(walk)
+    assert result.stop_reason == "max_work"
     assert not result.converged
     assert np.isfinite(result.objective)
 
@@ -672,7 +672,7 @@ def test_work_is_counted_and_repeats(loss):
     pb = Problem(X, Y, Gaussians(), Scale.fit(Gaussians(), X, "trace"), get_loss(loss), 1.0)
     counts = []
     for _ in range(2):
-        walk = walk_of(MirrorDescent(5), pb)
-        walk.steps()
-        counts.append(walk.active.work)
+        with limited() as allowance:
+            walk_of(MirrorDescent(5), pb).steps()
+        counts.append(allowance.spent)
     assert counts[0] == counts[1] > 1e6

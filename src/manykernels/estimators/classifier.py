@@ -116,7 +116,8 @@ class MKLClassifier(ClassifierMixin, MKL):
     n_iter_, converged_, trace_ : int, bool, Trace
     stop_reason_ : str
         Why the solver stopped: ``"gap"``, by choice (``"max_kernels"``, ``"criterion"``, ``"exact_fit"``,
-        ``"callback"``), ``"max_iter"``, ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
+        ``"callback"``), ``"max_iter"``, ``"max_work"`` (its machines have multiplied all that the
+        rows are worth), ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
     C_ : float
         The C of the objective: as given, or as the solver chose it (Blockwise).
     loo_score_, loo_decision_function_, loo_proba_ : float, arrays

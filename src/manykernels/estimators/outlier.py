@@ -66,7 +66,8 @@ class MKLOutlier(OutlierMixin, MKL):
     n_iter_, converged_, trace_ : int, bool, Trace
     stop_reason_ : str
         Why the solver stopped: ``"gap"``, by choice (``"max_kernels"``, ``"criterion"``, ``"exact_fit"``,
-        ``"callback"``), ``"max_iter"``, ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
+        ``"callback"``), ``"max_iter"``, ``"max_work"`` (its machines have multiplied all that the
+        rows are worth), ``"no_progress"`` or ``"interrupted"``; ``result_.ended()`` says it in words.
     solver_, loss_, normalize_ : what was used
     n_features_in_, feature_names_in_ : int, array
 

@@ -112,18 +112,12 @@ class Active:
     kept_bytes : int
         Gram matrices of members that cannot be listed are kept up to so many bytes: for those who replace all weights
         again and again (:meth:`reweigh`), which would evaluate all kernels each time.
-
-    Attributes
-    ----------
-    work : float
-        Multiplications of all machines so far.
     """
 
     def __init__(self, problem: Problem, p: float, many_rows: int = MANY_ROWS, kept_bytes: int = 0):
         self.problem = problem
         self.family: Any = problem.family
         self.p = p
-        self.work = 0.0  # of all machines
         self.members: list[Any] = []
         self.place: dict[Any, int] = {}
         self.theta = np.zeros(0)
@@ -252,7 +246,6 @@ class Active:
                 K += 1.0
                 fit = solve_dual(K, pb.Y, pb.loss, pb.C, pb.sample_weight, start=self._last)
         self._last = fit
-        self.work += fit.work
         return fit
 
     def _gram(self) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
+from .._util.allowance import limited, most_work
 from .._util.checks import NO_NUMBERS, Rule, check_parameters, number, whole
 from .._util.text import brief, warn
 from ..certificates import penalties
@@ -27,7 +28,16 @@ from .balancing import balance_pays, balanced_if_better
 from .log import Log, OnIteration, Progress
 from .log import Step as Step
 from .log import logger as logger
-from .loop import PATIENCE, ROUNDING, Descent, relative_gap, small_gap, warn_early, warn_interrupted
+from .loop import (
+    PATIENCE,
+    ROUNDING,
+    Descent,
+    less_work,
+    relative_gap,
+    small_gap,
+    warn_early,
+    warn_interrupted,
+)
 from .per_target import joined, of_targets
 from .stream_run import BatchRun, Save, State, StreamRun, run_to_end
 from .workspace import Iterate, Workspace
@@ -436,13 +446,15 @@ class BatchSolver(Solver):
         work = Workspace.over_all(problem, self.p)
         floor = ROUNDING * work.start_value()
         descent = Descent(self.tol, floor, self.max_iter, log, patience=self.patience)
-        descent.run(self.iterates(work, check_init(init, work.alive)))
+        with limited(most_work(problem.n_rows)):
+            descent.run(self.iterates(work, check_init(init, work.alive)))
         best, n_iter = descent.answer, descent.n_iter
         gap = relative_gap(best.gap, best.objective, floor)
         if descent.interrupted:
             warn_interrupted(n_iter, "iterations", gap)
         elif not (descent.closed or descent.stopped):
             advice = "raise max_iter or tol" if n_iter >= self.max_iter else STALLED
+            advice = less_work(problem) if descent.exhausted else advice
             warn_early(self, n_iter, "iterations", gap, f"above tol={self.tol:g}; {advice}")
         result = result_of(work.predictor(best), best, log.trace(), n_iter=n_iter, converged=descent.closed)
         return replace(result, ending=descent.ending)
@@ -453,7 +465,11 @@ class BatchSolver(Solver):
         The objective and the gap are sums over the targets. Rows that lack views are balanced for all or for none.
         """
         parts = [(np.array([k]), of_targets(problem, np.array([k]))) for k in range(problem.n_outputs)]
-        solved = [(k, self._weighed(part, None, on_iteration)) for k, part in parts]
+        solved: list[tuple[np.ndarray, Result]] = []
+        with limited(most_work(problem.n_rows)):
+            for k, part in parts:
+                with limited(share=1 / (len(parts) - len(solved))):
+                    solved.append((k, self._weighed(part, None, on_iteration)))
         mean = np.mean([result.combination.weights for _, result in solved], axis=0)
         pays = balance_pays(problem, replace(solved[0][1].combination, weights=mean))
         if pays:

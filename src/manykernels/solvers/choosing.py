@@ -24,7 +24,9 @@ import numpy as np
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
+from .._util.allowance import limited, most_work, scarce
 from .._util.interrupts import Interruptible, trials
+from .._util.text import warn
 from ..combination import Combination
 from ..families.base import Enumerable, can
 from ..problem import Problem, Result
@@ -111,18 +113,24 @@ def chosen(solver: Solver, problem: Problem, most_rows: int = MOST_ROWS) -> Chos
     """Return the solver and the problem with the C, and what else is open, that have the least error of rows left out.
 
     Of equal ones the smallest C is taken, and 1 where no row can be left out. Of more than `most_rows` a sample is.
+    Trials may take half of the multiplications that a fit is worth; what they have found by then is chosen from, with a
+    warning.
     """
     candidates = solver.candidates()
     open_C = problem.choose_C and not solver.settles_C(problem)
     if not open_C and len(candidates) == 1:
         return Chosen(candidates[0], problem)
     some = some_rows(problem, most_rows)
-    if isinstance(solver, TwoStageSolver):
-        combination = solver.learned(problem)
-        found = _of_machines(some, combination)
-    else:
-        combination, found = None, _of_solvers(some, candidates, open_C)
+    combination = solver.learned(problem) if isinstance(solver, TwoStageSolver) else None
+    with limited(0.5 * most_work(some.n_rows), share=0.5):  # as much is left for the answer
+        if combination is not None:
+            found = _of_machines(some, combination)
+        else:
+            found = _of_solvers(some, candidates, open_C)
+        cut_short = scarce()
     at, trial = found.best()
+    if cut_short:
+        _warn_of_few(problem, found, "C" if open_C else "p")
     C = trial.C if trial is not None else problem.C
     logger.info("C = %.3g%s, by rows left out", C, "" if len(candidates) == 1 else f", {candidates[at]}")
     return Chosen(
@@ -132,6 +140,18 @@ def chosen(solver: Solver, problem: Problem, most_rows: int = MOST_ROWS) -> Chos
         trial.scores if trial is not None and some is problem else None,
         np.array([t.C for t in found.trials[at]]),
         np.array([t.error for t in found.trials[at]]),
+    )
+
+
+def _warn_of_few(problem: Problem, found: Found, name: str) -> None:
+    """Warn that the search ended before its time."""
+    tried = sorted({t.C for some in found.trials for t in some})
+    what = f"{len(tried)} values of C, {tried[0]:.2g} to {tried[-1]:.2g}," if len(tried) > 1 else "one C"
+    rows = f"{problem.n_rows:,} rows are worth"
+    warn(
+        f"{name}='auto' was chosen after trials of {what} which took all the multiplications that {rows}; pass {name}, "
+        "or fewer kernels.",
+        ConvergenceWarning,
     )
 
 
@@ -188,12 +208,13 @@ def _error(problem: Problem, scores: np.ndarray) -> float:
 def search_C(trial: Callable[[float], Trial], start: int) -> Iterator[Trial]:
     """Yield trials in powers of ten from 10^(start/2) on, as long as the error falls, and then around the best.
 
-    A search goes over one power without a fall, as errors may be level, but not over a clear rise.
+    A search goes over one power without a fall, as errors may be level, but not over a clear rise. It ends where
+    machines have worked enough.
     """
     found = {start: trial(10.0 ** (start / 2))}
     for step in (2, -2):
         at, waited = start, 0
-        while waited < 2 and abs(at + step - start) <= FARTHEST:
+        while waited < 2 and abs(at + step - start) <= FARTHEST and not scarce():
             at += step
             least = min(t.error for t in found.values())
             found[at] = trial(10.0 ** (at / 2))
@@ -206,7 +227,8 @@ def search_C(trial: Callable[[float], Trial], start: int) -> Iterator[Trial]:
     best = _best([found[at] for at in sorted(found)])
     middle = next((at for at, t in found.items() if t is best), start)
     for at in (middle - 1, middle + 1):
-        found[at] = trial(10.0 ** (at / 2))
+        if not scarce():
+            found[at] = trial(10.0 ** (at / 2))
     yield from found.values()
 
 
@@ -221,6 +243,9 @@ def _of_solvers(problem: Problem, candidates: list[Solver], open_C: bool) -> Fou
     all_trials: list[list[Trial]] = []
     start = start_of(problem)
     for solver in candidates:
+        if all_trials and scarce():
+            all_trials.append([])
+            continue
         rough = solver.rough()
 
         def run(part: Problem, last: Result | None, rough: Solver = rough) -> Result:
@@ -275,7 +300,8 @@ class _Cut:
         with trials(), warnings.catch_warnings():  # that a trial is not exact needs no saying
             warnings.simplefilter("ignore", ConvergenceWarning)
             for k, (part, rows) in enumerate(self.parts):
-                self.last[k] = result = run(replace(part, C=C, choose_C=False), self.last[k])
+                with limited(share=0.5 / (len(self.parts) - 0.5 * k)):  # half of what is left for all of them
+                    self.last[k] = result = run(replace(part, C=C, choose_C=False), self.last[k])
                 scores[self.tests[k]] = result.predictor.scores(rows)
                 if self.problem.loss.joint:
                     error += self._added(part, self.tests[k], result, scores[self.tests[k]])

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._util.allowance import exhausted
 from .._util.interrupts import Interruptible
 from .._util.text import warn
 from ..predictors import Predictor
-from ..problem import StopReason
+from ..problem import Problem, StopReason
 from .log import Log
 from .workspace import Iterate
 
@@ -71,9 +72,9 @@ class Descent:
     best, last : Iterate or None
     n_iter : int
         Iterates so far.
-    closed, stopped, stalled, interrupted : bool
-        Whether the gap of the last was small enough, the callback said stop, the bracket no longer shrank, or Ctrl-C
-        came.
+    closed, stopped, stalled, exhausted, interrupted : bool
+        Whether the gap of the last was small enough, the callback said stop, the bracket no longer shrank, the machines
+        have worked enough, or Ctrl-C came.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Descent:
         self.best: Iterate | None = None
         self.last: Iterate | None = None
         self.n_iter = 0
-        self.closed = self.stopped = self.stalled = self.interrupted = False
+        self.closed = self.stopped = self.stalled = self.exhausted = self.interrupted = False
 
     @property
     def answer(self) -> Iterate:
@@ -108,7 +109,9 @@ class Descent:
             return "interrupted"
         if self.closed:
             return "gap"
-        return "callback" if self.stopped else "no_progress" if self.stalled else "max_iter"
+        if self.stopped:
+            return "callback"
+        return "no_progress" if self.stalled else "max_work" if self.exhausted else "max_iter"
 
     def run(self, iterates: Iterable[Iterate]) -> None:
         """Follow the iterates; Ctrl-C ends them once there is one to keep."""
@@ -137,7 +140,9 @@ class Descent:
             self.stopped = self.log.add(iterate.objective, iterate.gap, kernels, make)
         still = self._bracket.take(iterate.objective, iterate.gap)
         self.stalled = self.patience is not None and still >= self.patience and not self.closed
-        return self.closed or self.stopped or self.stalled or self.n_iter >= self.most
+        ended = self.closed or self.stopped or self.stalled or self.n_iter >= self.most
+        self.exhausted = not ended and exhausted()
+        return ended or self.exhausted
 
 
 def small_gap(iterate: Iterate, tol: float, floor: float) -> bool:
@@ -154,6 +159,14 @@ def warn_interrupted(n_iter: int, unit: str, gap: float) -> None:
     """Warn that Ctrl-C came, with the relative gap of what is kept."""
     kept = f"the best result so far is kept, with a relative gap of {gap:.1e}"
     warn(f"Interrupted after {n_iter} {unit}; {kept}.", ConvergenceWarning)
+
+
+def less_work(problem: Problem) -> str:
+    """Return, for a warning, that the machines have worked enough, and what makes them work less."""
+    coupled = problem.loss.multiclass and problem.n_outputs > 2
+    other = "use a loss that takes every class on its own" if coupled else "standardise the columns of X"
+    rows = f"{problem.n_rows:,} rows are worth"
+    return f"its machines took all the multiplications that {rows}: raise tol, lower C, {other}"
 
 
 def warn_early(solver: object, n_iter: int, unit: str, gap: float, why: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from .._util.allowance import exhausted, limited, most_work
 from .._util.checks import FLAG, NO_NUMBERS, Rule, choice, number, whole
 from .._util.interrupts import Interruptible
 from .._util.text import brief, warn
@@ -26,7 +27,7 @@ from ..predictors import Dual
 from ..problem import Problem, Result
 from .base import ROUGH, Solver, check_init, generator
 from .log import Log
-from .loop import ROUNDING
+from .loop import ROUNDING, less_work
 from .projected import SAME, Point, onto_ball, spectral_steps
 from .workspace import ONE_THREAD, check_size
 
@@ -175,6 +176,7 @@ class PolynomialMKL(Solver):
         with (
             Interruptible(lambda: None if run.best is None else "") as guard,
             one_blas_thread() if small else nullcontext(),
+            limited(most_work(problem.n_rows)),
         ):
             run.all_starts(task.starts(init, generator(self.random_state)))
         run.warn(guard.interrupted)
@@ -316,14 +318,15 @@ class _Descents:
         self.best: Point | None = None
         self.left = np.inf  # what the linearised objective could still fall by, at the best
         self.ends: list[float] = []
-        self.stopped = False
+        self.stopped = self.exhausted = False
 
     def all_starts(self, starts) -> None:
         """Descend from one start after the other."""
         for start in starts:
             self.ends.append(np.inf)
             self._descend(start)
-            if self.stopped:
+            self.exhausted = exhausted()
+            if self.stopped or self.exhausted:
                 return
 
     def _descend(self, start) -> None:
@@ -337,6 +340,7 @@ class _Descents:
                 self.stopped
                 or left <= self.solver.tol * point.value + self._floor
                 or k >= self.solver.max_iter
+                or exhausted()
             ):
                 return
 
@@ -368,9 +372,10 @@ class _Descents:
                 ConvergenceWarning,
             )
         elif not self.converged and not self.stopped:
+            advice = less_work(self.task.problem) if self.exhausted else "raise max_iter or tol"
             warn(
                 f"PolynomialMKL stopped after {len(self.log)} steps where the linearised objective can still fall by "
-                f"{left:.1e} of it, above tol={self.solver.tol:g}; raise max_iter or tol.",
+                f"{left:.1e} of it, above tol={self.solver.tol:g}; {advice}.",
                 ConvergenceWarning,
             )
 
@@ -391,4 +396,5 @@ class _Descents:
             trace=self.log.trace(starts=tuple(self.ends), slope=(left,)),
             dual_coef=fit.A,
             intercept=b,
+            ending="max_work" if self.exhausted and not self.converged else None,
         )

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .._util.allowance import limited, most_work
 from .._util.checks import number
 from .._util.interrupts import trying
 from ..combination import Combination
@@ -18,7 +19,7 @@ from ..problem import Problem
 from .base import ROUNDING, Solver, TwoStageSolver, result_of
 from .gram_once import SolvesGrams
 from .log import Log
-from .loop import Descent, relative_gap, small_gap, warn_interrupted
+from .loop import Descent, less_work, relative_gap, small_gap, warn_early, warn_interrupted
 from .workspace import Iterate, Workspace
 
 #: Values of kernels that `Single` looks at, at the most.
@@ -105,7 +106,8 @@ class Single(Solver):
         work = Workspace.over_all(problem, self.p)
         descent = Descent(None, ROUNDING * work.start_value(), log=log, later=False)
         try:
-            descent.run(_each_alone(work))
+            with limited(most_work(problem.n_rows)):
+                descent.run(_each_alone(work))
         except KeyboardInterrupt:  # not even one kernel is done
             if trying():
                 raise
@@ -113,11 +115,14 @@ class Single(Solver):
         best = descent.answer
         if descent.interrupted:
             warn_interrupted(descent.n_iter, "kernels", relative_gap(best.gap, best.objective, descent.floor))
+        elif descent.exhausted:
+            gap = relative_gap(best.gap, best.objective, descent.floor)
+            warn_early(self, descent.n_iter, f"of {work.n_members:,} kernels", gap, less_work(problem))
         converged = small_gap(best, self.tol, descent.floor)
         result = result_of(
             work.predictor(best), best, log.trace(), n_iter=descent.n_iter, converged=converged
         )
-        early = descent.interrupted or descent.stopped
+        early = descent.interrupted or descent.stopped or descent.exhausted
         return replace(result, ending=descent.ending if early else None)
 
 

@@ -21,16 +21,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
+from ..._util.allowance import limited, most_work
 from ..._util.checks import AUTO, FLAG, choice, number, whole
 from ..._util.interrupts import Interruptible
-from ..._util.text import brief
+from ..._util.text import brief, warn
 from ..._util.threads import one_blas_thread
 from ...families.base import Enumerable, Maximisable, can
 from ...problem import Problem, Result
 from ..base import Solver, check_init, generator
 from ..log import Log
-from ..loop import relative_gap, warn_early, warn_interrupted
+from ..loop import less_work, relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .least_squares import LeastSquares, refitter_for
 from .steps import Corrective, Limits, Pursuit, Stepwise
@@ -88,7 +90,8 @@ class Greedy(Solver):
       a very large C). More could only make the norm smaller, not the fit better: instead, those that it does not
       need are taken away. The gap stays open, without a warning;
     - ``"callback"``: `on_iteration` said so;
-    - ``"max_iter"``, ``"no_progress"``, ``"interrupted"``: with a warning that says how large the gap is.
+    - ``"max_iter"``, ``"max_work"`` (its machines have multiplied all that the rows are worth), ``"no_progress"``,
+      ``"interrupted"``: with a warning that says how large the gap is.
 
     Departs from the references: for the squared loss on monomials the 32 best kernels by gradient are compared by
     what least squares gains from each beside the active ones; when a search is expensive its candidates, and kernels
@@ -170,7 +173,8 @@ class Greedy(Solver):
         log = Log(on_iteration, time.perf_counter())
         rng = generator(self.random_state)
         # A search would amplify the rounding of several threads.
-        with one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext():
+        threads = one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext()
+        with threads, limited(most_work(problem.n_rows)):
             limits, interrupted = self._limits(problem, rng, theta)
             pursuit = self._kind()(self, problem, log, rng, limits, theta)
             pursuit.interrupted = interrupted
@@ -182,8 +186,8 @@ class Greedy(Solver):
         gap = relative_gap(result.gap, result.objective, pursuit.floor)
         if pursuit.interrupted:
             warn_interrupted(result.n_iter, "iterations", gap)
-        elif pursuit.ending in ADVICE and not pursuit.small(result.gap, result.objective):
-            why = f"above tol={self.tol:g}; {ADVICE[pursuit.ending]}"
+        elif pursuit.ending in (*ADVICE, "max_work") and not pursuit.small(result.gap, result.objective):
+            why = f"above tol={self.tol:g}; {ADVICE.get(pursuit.ending) or less_work(pursuit.problem)}"
             warn_early(self, result.n_iter, "iterations", gap, why)
         return result
 
@@ -220,6 +224,9 @@ class Greedy(Solver):
         folds = Folds(problem, start, rng, rows)
         with Interruptible(lambda: "" if any(folds.paths) else None) as guard:
             folds.run()
+        if folds.cut_short:
+            found = f"after {max(map(len, folds.paths))} steps with rows held out, where {less_work(problem)}"
+            warn(f"Greedy chose max_kernels='auto' {found}, or pass max_kernels.", ConvergenceWarning)
         steps = folds.n_steps()
         if guard.interrupted and not steps:
             steps = max(map(len, folds.paths))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from ..._util.allowance import exhausted
 from ..._util.interrupts import Interruptible
 from ...certificates import mean_loss
 from ...combination import Combination
@@ -129,6 +130,7 @@ class Pursuit(ABC):
             ("callback", stopped or watched),
             ("criterion", self.limits.steps is not None and len(self.log) >= self.limits.steps),
             ("max_iter", len(self.log) >= self.solver.max_iter),
+            ("max_work", exhausted()),
         )
         self.ending = next((ending for ending, holds in reasons if holds), self.ending)
         return any(holds for _, holds in reasons)
@@ -225,7 +227,7 @@ class Corrective(Pursuit):
                 return
             moved = self._enter(point, found, self.limits.kernels) if useful else None
             if moved is None:
-                self.best, self.ending = point, "no_progress"
+                self.best, self.ending = point, "max_work" if useful and exhausted() else "no_progress"
                 return
             point = moved
             if self._enough(point):
@@ -270,6 +272,8 @@ class Corrective(Pursuit):
             moved = self._refit([*point.members, z], point)
             if moved.objective < point.objective:
                 return moved
+            if exhausted():
+                break
         return None
 
     def _join(self, point: Point, found: Best, new: list[Any]) -> Point | None:
@@ -291,6 +295,9 @@ class Corrective(Pursuit):
         most = self.limits.kernels
         width = max(1, most // 2)
         for _ in range(self.limits.swaps):
+            if exhausted():
+                self.ending = "max_work"
+                return
             trial = point
             for _ in range(width):
                 found = self.oracle(trial)
@@ -443,7 +450,7 @@ class Stepwise(Pursuit):
                 continue
             moved = self._line_search(*chosen, value, point)
             if moved is None:
-                self.ending = "no_progress"
+                self.ending = "max_work" if exhausted() else "no_progress"
                 return
             fit = moved
 
@@ -528,7 +535,7 @@ class Stepwise(Pursuit):
         for _ in range(60):
             fit, slope = segment.at(eta)
             best = min(best, (self._value(fit), eta))
-            if abs(slope) <= 1e-3 * abs(first) or high - low < 1e-12:
+            if abs(slope) <= 1e-3 * abs(first) or high - low < 1e-12 or exhausted():
                 break
             again, last = slope * last > 0, slope
             if slope < 0:

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln
 
+from ..._util.allowance import limited
 from ...problem import Problem
 from ..log import Log
 from .refits import Refitter
@@ -130,6 +131,15 @@ class Folds:
     rng : Generator
     rows : DistinctRows
         Copies are held out together, and judge as one.
+
+    Attributes
+    ----------
+    paths : list of lists of arrays
+        Losses of the rows held out, for every pursuit and step.
+    ended : list of bool
+        Whether a pursuit ended by itself.
+    cut_short : bool
+        Whether one did as its machines had worked enough.
     """
 
     def __init__(self, problem: Problem, start: Callable[[Problem, Log], Any], rng, rows: DistinctRows):
@@ -138,14 +148,16 @@ class Folds:
         self.parts = parts[: 5 if rows.count <= FOLDED else 1]
         self.paths: list[list[np.ndarray]] = []
         self.ended: list[bool] = []
+        self.cut_short = False
 
     def run(self) -> None:
         """Take every pursuit to where the held-out loss has not fallen for a while."""
         s = self.problem.sample_weight
-        for test in self.parts:
+        for k, test in enumerate(self.parts):
             train = np.setdiff1d(np.arange(self.problem.n_rows), test)
             if s[train].any() and s[test].any():
-                self._path(train, test)
+                with limited(share=1 / (len(self.parts) + 1 - k)):  # as much is left for all rows
+                    self._path(train, test)
 
     def _path(self, train, test) -> None:
         pb = self.problem
@@ -166,6 +178,7 @@ class Folds:
         pursuit = self.start(part, Log(None, time.perf_counter()))
         pursuit.watch = watch
         pursuit.steps()
+        self.cut_short |= pursuit.ending == "max_work"
 
     def n_steps(self) -> int | None:
         """Return the fewest steps whose loss is within a standard error, of the differences, of the least.

@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
+from ..._util.allowance import limited, most_work
 from ..._util.checks import number, whole
 from ..._util.threads import one_blas_thread
 from ...certificates import mean_loss
 from ...families.base import Enumerable
 from ..base import ROUGH, Solver, result_of
 from ..log import Log
-from ..loop import ROUNDING, Descent, relative_gap, warn_early, warn_interrupted
+from ..loop import ROUNDING, Descent, less_work, relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .frontier import Vertices, listed_sums, tightened
 from .graph import Hull, ancestors
@@ -143,7 +145,8 @@ class Hierarchical(Solver):
         )
         descent = Descent(self.tol, floor, self.max_iter, log)
         # Steps are many small products; threads under them cost more than they bring.
-        with one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext():
+        threads = one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext()
+        with threads, limited(most_work(problem.n_rows)):
             growth = Growth(problem, self.beta, self.tol, self.max_kernels, floor)
             descent.run(growth.points())
         best: Any = descent.answer
@@ -151,6 +154,8 @@ class Hierarchical(Solver):
         if descent.interrupted:
             warn_interrupted(descent.n_iter, "hulls", gap)
         elif not (descent.closed or descent.stopped):
-            warn_early(self, descent.n_iter, "hulls", gap, f"above tol={self.tol:g}; {growth.advice}")
+            advice = less_work(problem) if descent.exhausted else growth.advice
+            warn_early(self, descent.n_iter, "hulls", gap, f"above tol={self.tol:g}; {advice}")
         predictor = best.reduced.work.predictor(best)
-        return result_of(predictor, best, log.trace(), n_iter=descent.n_iter, converged=descent.closed)
+        result = result_of(predictor, best, log.trace(), n_iter=descent.n_iter, converged=descent.closed)
+        return replace(result, ending="max_work") if descent.exhausted else result

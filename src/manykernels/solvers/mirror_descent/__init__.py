@@ -21,6 +21,7 @@ from typing import ClassVar
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from ..._util.allowance import limited, most_work
 from ..._util.checks import FLAG, choice, number, whole
 from ..._util.interrupts import Interruptible
 from ..._util.text import brief, warn
@@ -30,7 +31,7 @@ from ...losses import LOSSES
 from ..active import FEW_MEMBERS
 from ..base import Solver, generator
 from ..log import Log
-from ..loop import relative_gap, warn_early, warn_interrupted
+from ..loop import less_work, relative_gap, warn_early, warn_interrupted
 from ..workspace import ONE_THREAD
 from .potentials import NEAR
 from .walk import Walk, gradient_bound
@@ -199,7 +200,8 @@ class MirrorDescent(Solver):
         self.check_params()
         run = Walk(self, problem, Log(on_iteration, time.perf_counter()), generator(self.random_state))
         # A step is many small products; threads under them cost several times what they bring.
-        with one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext():
+        threads = one_blas_thread() if problem.n_rows < ONE_THREAD else nullcontext()
+        with threads, limited(most_work(problem.n_rows)):
             return self._walked(run)
 
     def solve_rows(self, rows, first, held_out=None, on_iteration=None):
@@ -220,12 +222,9 @@ class MirrorDescent(Solver):
             warn_interrupted(result.n_iter, "steps", gap)
         elif run.exhausted and not (result.converged or run.stopped or gap <= self.tol):
             known = "" if result.gap_kind == "none" else f" at a relative gap of {gap:.1e}"
-            warn(
-                f"MirrorDescent stopped after {result.n_iter} of {self.max_iter} steps{known}: its machines took all "
-                f"the multiplications that {run.problem.n_rows} rows are worth; lower C, or use a loss that takes "
-                "every class on its own.",
-                ConvergenceWarning,
-            )
+            stopped = f"MirrorDescent stopped after {result.n_iter} of {self.max_iter} steps{known}"
+            warn(f"{stopped}; {less_work(run.problem)}.", ConvergenceWarning)
+            return replace(result, ending="max_work")
         elif not (result.gap_kind == "none" or result.converged or run.stopped or gap <= self.tol):
             why = f"above tol={self.tol:g} (gap_kind={result.gap_kind!r}); raise max_iter, draws or tol"
             warn_early(self, result.n_iter, "steps", gap, why)

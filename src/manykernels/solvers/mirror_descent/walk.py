@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._util.allowance import exhausted
 from ...certificates import conjugate_exponent, norm
 from ...families.bank import BANK_SIZES
 from ...families.base import Enumerable, can
@@ -19,8 +20,6 @@ from .potentials import Power, potential_of
 
 #: One-sided 95 % limit of a normal variable: what "upper confidence limit" means here.
 QUANTILE = 1.645
-#: Multiplications of all machines, as they count them, that up to 300 rows are worth.
-MOST_WORK = 2e11
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Walk:
             if gap is not None and gap.value <= self.solver.tol * objective + self.floor:
                 self.sum = self.active.theta.copy()  # the iterate itself is good enough
                 return
-            self.exhausted = self.active.work > most_work(self.problem.n_rows)
+            self.exhausted = exhausted()
             self.remember(k)
             if self.stopped or self.exhausted:
                 return
@@ -255,11 +254,6 @@ class Walk:
             dual_coef=fit.A,
             intercept=active.intercept(fit),
         )
-
-
-def most_work(n_rows: int) -> float:
-    """Return the multiplications after which no further step is taken: less than half a minute's up to 300 rows."""
-    return MOST_WORK * max(1.0, n_rows / 300) ** 4
 
 
 def _root(value: float, exponent: float) -> float:
