@@ -429,6 +429,13 @@ def test_auto_on_a_huge_family_of_products_is_greedy():
     assert m.combination_.records()[0]["kernel"] == "x0·x1"
 
 
+def test_a_warm_start_from_a_constant_is_a_cold_one():
+    X = np.arange(20.0)[:, None] % 7
+    model = MKLRegressor([RBF(1.0), RBF(2.0)], solver=Greedy(), C=1.0, warm_start=True).fit(X, np.ones(20))
+    assert not model.weights_.any()
+    assert model.fit(X, np.sin(X[:, 0])).weights_.any()
+
+
 def test_warm_start_goes_on_from_the_last_weights(three):
     X, y = three
     m = MKLClassifier(

@@ -28,6 +28,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from .._util.allowance import limited, most_work
 from .._util.checks import FLAG, Rule, check_parameters, choice, number, refuse_missing, whole
 from .._util.html import facts
 from .._util.memory import parse_bytes
@@ -531,16 +532,17 @@ class MKL(CallbackSupportMixin, KernelEstimator):
             self._announce(problem, problem.n_rows)
             self._refuse_init(init, self.solver_)
             apart = self._weighs_targets(problem)
-            task = chosen(self.solver_, problem)
-            self.solver_ = task.solver
-            if apart:
-                result = self.solver_.solve_targets(task.problem, self._progress(on_iteration))
-            else:
-                result = task.solve(
-                    self._start(problem, init),
-                    self._progress(on_iteration),
-                    calibrate=getattr(self, "calibrate", False),
-                )
+            with limited(most_work(problem.n_rows)):
+                task = chosen(self.solver_, problem)
+                self.solver_ = task.solver
+                if apart:
+                    result = self.solver_.solve_targets(task.problem, self._progress(on_iteration))
+                else:
+                    result = task.solve(
+                        self._start(problem, init),
+                        self._progress(on_iteration),
+                        calibrate=getattr(self, "calibrate", False),
+                    )
             warn_of_rounding(task.problem, result, self.target_mean_)
             self._store(result, task.problem.C, task.problem)
             if self.result_.left_out is not None:
@@ -763,7 +765,8 @@ class MKL(CallbackSupportMixin, KernelEstimator):
         self._refuse_init(init, self.solver_)
         resumes = self.warm_start and self.solver_.accepts_init
         if init is None and resumes and len(getattr(self, "weights_", ())) == problem.family.size():
-            return self.weights_ * self.rho_**2
+            theta = self.weights_ * self.rho_**2
+            return theta if theta.any() else None  # a constant has no weights to go on from
         return init
 
     @staticmethod
