@@ -1,5 +1,7 @@
 """Hierarchical kernel learning: the optimum of a convex solver, hulls, bounds, and what is said where it ends early."""
 
+from fractions import Fraction
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -147,6 +149,21 @@ def test_sums_over_descendants_are_those_of_a_list(family, how):
     outside = frontier({(0,)}, range(pb.family._r), pb.family.degree)
     largest = max(expected[members.index(t)] for t in outside)
     assert listed_sums(members, np.array(list(g.values())), {(0,)}, beta) == pytest.approx(largest, rel=1e-9)
+
+
+def test_what_cancels_down_to_rounding_is_no_bound_of_zero():
+    """A column whose rows but one are alike: coefficients that nearly add up to zero meet values of 5590^5."""
+    X = np.append(1.8e-4, np.full(32, -5590.0) * (1 + 1e-15 * np.arange(32)))[:, None]
+    A = np.append(1.0, np.resize([7.0, -7.0 + 1.6e-8 / 16], 32))[:, None]
+    family = Products(degree=5).resolve(1)
+    pb = Problem(X, np.sign(A), family, Scale.fit(family, X, None), get_loss("squared_hinge"), 3.0)
+    exact = Fraction(0)
+    for k in range(2, 6):
+        powers = sum(
+            Fraction(float(a)) * Fraction(float(x)) ** k for a, x in zip(A[:, 0], X[:, 0], strict=True)
+        )
+        exact += powers**2 / (2**k - 2) ** 2  # depths weigh 2, 4, ... below the second power
+    assert Frontier(pb, 2.0).bounds(A, [(0, 0)])[0] >= 0.99 * float(exact)
 
 
 @pytest.mark.parametrize("seed", range(5))

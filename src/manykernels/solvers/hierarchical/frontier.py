@@ -30,6 +30,8 @@ from .graph import Hull, Vertex, ancestors, best_eta, depth_weights, parents, po
 
 #: What g of all products may cost for it to be computed: seconds for every hull.
 LISTED = 2e8
+#: Errors of a sum, in units of the last digit.
+EPSILON, ROUNDED = float(np.finfo(float).eps), 4.0
 #: Steps towards the η at which all slopes are alike: the bound has mostly settled after twenty.
 TIGHTENINGS = 50
 
@@ -71,16 +73,32 @@ class Frontier:
             self.all = Vertices([z for z in self.family.members() if alive.issuperset(z)], beta)
 
     def bounds(self, A: np.ndarray, vertices: Sequence[Vertex]) -> np.ndarray:
-        """Return S_t of products; n² c operations for the degree, and n² for each."""
+        """Return S_t of products, and no less than they may be; n² c operations for the degree, and n² for each.
+
+        Positive and negative terms may cancel down to rounding, where S_t is large all the same.
+        """
         out = np.empty(len(vertices))
         moment = A @ A.T
         lengths = np.array([len(z) for z in vertices])
         for d in np.unique(lengths):
             own = np.flatnonzero(lengths == d)
             some = [vertices[i] for i in own.tolist()]
-            forms = self.family.bank(self.problem.X, some).inner_products(self.sums[d - 1] * moment)
-            out[own] = over(np.maximum(forms, 0.0), self.family.factor_scale(self.base, some))
+            terms = self.sums[d - 1] * moment
+            forms = self.family.bank(self.problem.X, some).inner_products(terms)
+            forms = np.maximum(forms, 0.0) + self._noise(some, np.diag(terms))
+            out[own] = over(forms, self.family.factor_scale(self.base, some))
         return out / depth_weights(vertices, self.beta) ** 2
+
+    def _noise(self, vertices: Sequence[Vertex], diagonal: np.ndarray) -> np.ndarray:
+        """Return about how much of Σ_st κ(x_s, x_t) M_st is rounding, for M >= 0 with that diagonal.
+
+        Its terms are at most those of a product of two vectors, (κ(x_s, x_s) M_ss)^½, so that the squares of all add
+        up to (Σ_s κ(x_s, x_s) M_ss)² at most; errors of as many terms add up by their squares.
+        """
+        if not diagonal.any():
+            return np.zeros(len(vertices))
+        total = self.family.mean_diag(self.problem.X, vertices, diagonal) * diagonal.sum()
+        return ROUNDED * EPSILON * total
 
     def level(self, point: Any, sums: np.ndarray) -> tuple[float, np.ndarray | None]:
         """Return a bound of max_η Σ_w ζ_w(η) g_w over all products, given a point on a hull and S_t on its frontier.
