@@ -32,7 +32,7 @@ def main():
     args = parser(__doc__).parse_args()
     n, m = (200, 64) if args.quick else (1000, 640)
     X, y, D, sigmas = problem(n, m)
-    record = {"benchmark": "many_finite_kernels", "rows": n, "kernels": m}
+    record = {"benchmark": "many_finite_kernels", "n_rows": n, "kernels": m}
 
     with Clock() as first:  # compiles, or loads what was compiled before
         MKLClassifier("precomputed", solver=LpNorm(), C=1.0).fit(fill(D[:60, :60], sigmas[:4]), y[:60])

@@ -1,5 +1,6 @@
 """Probabilities of every solver and loss: from the loss, or calibrated on scores of rows left out."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -214,3 +215,20 @@ def test_a_model_without_kernels_has_the_shares_of_the_classes():
     assert not len(model.combination_.members)
     P = model.predict_proba(X)[:, 1]
     assert np.ptp(P) == 0 and P[0] == pytest.approx(y.mean(), abs=0.05)  # one factor, with a prior
+
+
+def test_a_fit_on_a_stack_of_kernels_takes_no_copy_of_it():
+    """Machines that calibrate need the sum alone; 36 MiB of matrices, and a few of these beside them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=150)
+    D = np.square(x[:, None] - x)
+    K = np.exp(-D[:, :, None] / np.geomspace(0.1, 10, 210))
+    model = MKLClassifier("precomputed", solver=LpNorm(), C=1.0)
+    model.fit(K[:20, :20], x[:20] > 0)  # compiles
+    tracemalloc.start()
+    try:
+        model.fit(K, x > 0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert hasattr(model, "predict_proba") and peak < 0.7 * K.nbytes

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from sklearn.utils.validation import (
 )
 
 from .._util.allowance import limited, most_work
+from .._util.arrays import row_blocks
 from .._util.checks import FLAG, Rule, check_parameters, choice, number, refuse_missing, whole
 from .._util.html import facts
 from .._util.memory import parse_bytes
@@ -169,7 +171,9 @@ def with_variances(result: Result, X, sample_weight: np.ndarray) -> Result:
     rows, predictor = some_rows(sample_weight), result.predictor
     if not len(rows) or not len(result.combination):
         return result
-    found = variances(predictor.contributions(X[rows]), sample_weight[rows])
+    blocks = row_blocks(len(rows), math.prod(X.shape[1:]))  # a stack of kernels may be as large as memory
+    parts = np.concatenate([predictor.contributions(X[rows[block]]) for block in blocks], axis=1)
+    found = variances(parts, sample_weight[rows])
     own = isinstance(result.combination, TargetCombination)
     combination = replace(result.combination, variance=found.T if own else found.sum(axis=1))
     return replace(result, predictor=replace(predictor, combination=combination), combination=combination)  # type: ignore[type-var]

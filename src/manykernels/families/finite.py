@@ -22,6 +22,8 @@ from .draws import draw_listed, uniform_listed
 from .search import ListSearcher
 from .values import KernelValues, StackValues, Values
 
+#: Values that memory hands over at once.
+LINE = 8
 #: Kernels of this package that are scikit-learn's of these names, with features besides.
 PLAIN = {"linear": "Linear()", "rbf": "RBF(sigma)", "laplacian": "Laplacian(sigma)"}
 
@@ -273,10 +275,15 @@ class Precomputed(_FiniteFamily):
         return out
 
     def apply(self, X: Rows, Z: Rows, B: np.ndarray, members: Members) -> np.ndarray:
-        """Return K_i B for every member."""
-        out = np.empty((len(members), X.shape[0], B.shape[1]))
-        for k, i in enumerate(members):
-            out[k] = X[:, :, i] @ B
+        """Return K_i B for every member; of many the stack is read once, in blocks of rows."""
+        chosen = list(members)
+        out = np.empty((len(chosen), X.shape[0], B.shape[1]))
+        if len(chosen) * LINE < X.shape[2]:
+            for k, i in enumerate(chosen):
+                out[k] = X[:, :, i] @ B
+            return out
+        for rows in row_blocks(X.shape[0], X.shape[1] * X.shape[2]):
+            out[:, rows] = np.matmul(X[rows].transpose(0, 2, 1), B)[:, chosen].transpose(1, 0, 2)
         return out
 
     def mean_diag(self, X: Rows, members: Members, sample_weight: np.ndarray) -> np.ndarray:
