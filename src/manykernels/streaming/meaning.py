@@ -8,6 +8,7 @@ blanks around it are taken off either way, as pyarrow does with numbers.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from .._util.text import warn
@@ -96,22 +97,27 @@ def is_text(kind: Any, pa: Any) -> bool:
 def understood(table: Any, decimal: str, pa: Any) -> Any:
     """Return a pyarrow Table in which columns of text that mean numbers, dates or flags are that."""
     for j, field in enumerate(table.schema):
-        if is_text(field.type, pa):
-            values = table.column(j)
-            found = numbers_in(values, decimal, pa)
-            if found is None:  # the marks of another country
-                found = numbers_in(values, "," if decimal == "." else ".", pa)
-            if found is None:
-                found = amounts_in(values, decimal, pa)
-            if found is None:
-                found = dates_in(values, field.name, pa)
-            if found is None:
-                found = flags_in(values, pa)
-            if found is None:
-                found = numbers_among_words(values, field.name, decimal, pa)
-            if found is not None:
-                table = table.set_column(j, field.name, found)
+        if (
+            is_text(field.type, pa)
+            and (found := _meant(table.column(j), field.name, decimal, pa)) is not None
+        ):
+            table = table.set_column(j, field.name, found)
     return table
+
+
+def _meant(values: Any, name: str, decimal: str, pa: Any) -> Any | None:
+    """Return what the text of a column means; None for text that is text."""
+    other = "," if decimal == "." else "."  # the marks of another country
+    readings: tuple[Callable[[], Any | None], ...] = (
+        lambda: numbers_in(values, decimal, pa),
+        lambda: numbers_in(values, other, pa),
+        lambda: amounts_in(values, decimal, pa),
+        lambda: amounts_in(values, other, pa),
+        lambda: dates_in(values, name, pa),
+        lambda: flags_in(values, pa),
+        lambda: numbers_among_words(values, name, decimal, pa),
+    )
+    return next((found for reading in readings if (found := reading()) is not None), None)
 
 
 def amounts_in(values: Any, decimal: str, pa: Any) -> Any | None:
