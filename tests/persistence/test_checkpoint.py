@@ -13,6 +13,7 @@ from numpy.testing import assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 from manykernels import MKLClassifier, MKLRegressor, load
+from manykernels._util.shapes import Diverged
 from manykernels.families import Products
 from manykernels.kernels import RBF, Linear
 from manykernels.persistence.checkpoint import Checkpoint, digest
@@ -228,6 +229,22 @@ def test_a_damaged_checkpoint_is_refused_in_one_sentence(damage, tmp_path):
         model.fit(X, y, checkpoint=path)
     assert "\n" not in str(info.value)
     assert_array_equal(model.predict(X), before)
+
+
+def test_a_fit_that_diverges_names_the_file_that_it_went_on_from(tmp_path):
+    path, error = tmp_path / "fit.ckpt", Diverged("TriplyStochastic diverged in step 9; lower C.")
+    first = Checkpoint(path)
+    first.resume({}, 0)
+    with pytest.raises(Diverged, match="^Triply"), first.blamed():
+        raise error
+    first.write({"a": np.zeros(2)})
+    again = Checkpoint(path)
+    again.resume({}, 0)
+    with (
+        pytest.raises(ValueError, match=r"fit\.ckpt holds a fit that does not go on: .* lower C; or delete"),
+        again.blamed(),
+    ):
+        raise error
 
 
 def test_the_folder_must_exist(tmp_path):

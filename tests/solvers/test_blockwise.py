@@ -616,7 +616,7 @@ def test_a_bad_batch_is_refused_and_the_model_stays_usable(fitted, moons):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"grids": 0}, "grids of Blockwise is 0; use a whole number from 1 to 1,048,576 or 'auto'"),
+        ({"grids": 0}, "grids of Blockwise is 0; use a whole number from 1 to 65,536 or 'auto'"),
         ({"bins": 100}, "bins of Blockwise is 100; use a power of two"),
         ({"p": 0.5}, r"p of Blockwise is 0.5; use a number in \[1, 2\]"),
         (

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import make_friedman1
+from sklearn.exceptions import ConvergenceWarning
 from tests.contracts.cases import problem
 
 from manykernels import MKLClassifier, MKLRegressor
@@ -48,6 +49,15 @@ def test_coefficients_that_cancel_are_said_to_be_rounding():
     y = np.tile([0, 1], 30)  # equal rows of both classes: coefficients of ±C each
     with pytest.warns(UserWarning, match="rounding limits objective_ and gap_ to about"):
         MKLClassifier([RBF(1.0), RBF(3.0)], solver=LpNorm(), C=7e8).fit(X, y)
+
+
+def test_matrices_of_few_rows_are_said_to_be_rounding_where_features_predict():
+    """More columns than rows: g is of matrices, and the predictor, of one kernel, has features all the same."""
+    X = np.column_stack([np.ones(4), [1.127, -0.858, -0.972, -0.171]])
+    kernels = [Linear(columns=[0]), Linear(), Linear(columns=[0, -1])]
+    model = MKLClassifier(kernels, solver=Greedy(p=4 / 3), loss="squared", C=1e9, calibrate=False)
+    with pytest.warns(ConvergenceWarning, match="rounding limits objective_ and gap_"):
+        model.fit(X, np.arange(4))
 
 
 def test_a_fixed_kernel_is_certified_on_explicit_features_too():

@@ -28,6 +28,10 @@ class Damaged(ValueError):
         return " ".join(super().__str__().split()).rstrip(".")  # arrays are shown on several lines
 
 
+class Diverged(ValueError):
+    """A fit whose numbers grow beyond all bounds; where it went on from a file, that may be why."""
+
+
 @dataclass(frozen=True)
 class Stored:
     """What a stored array must be.

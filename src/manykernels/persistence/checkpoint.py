@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._util.files import file_name, remove_leftovers
-from .._util.shapes import Damaged
+from .._util.shapes import Damaged, Diverged
 from .._util.text import brief, warn
 from .archive import CHECKPOINT, reading, write_archive
 from .tree import Encoder, require
@@ -99,6 +99,13 @@ class Checkpoint:
         """Say of a state that turns out to be damaged which file it is from."""
         try:
             yield
+        except Diverged as error:
+            if self._found is None:
+                raise
+            raise ValueError(
+                f"checkpoint: {self.path} holds a fit that does not go on: {str(error).rstrip('.')}; or delete the "
+                "file to start anew."
+            ) from None
         except (Damaged, np.linalg.LinAlgError, FloatingPointError) as error:
             why = str(error)
             if not isinstance(error, Damaged):

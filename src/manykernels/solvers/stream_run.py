@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._util.interrupts import Interruptible
-from .._util.shapes import WHOLE, Damaged, Stored, check_arrays
+from .._util.shapes import WHOLE, Damaged, Diverged, Stored, check_arrays
 from .._util.threads import one_blas_thread
 from ..problem import Problem, Result
 from ..streaming.stream import Stream
@@ -153,7 +153,8 @@ class BatchRun(StreamRun):
         try:
             return self.solver.update(self.known, batch)
         except ValueError as error:
-            raise ValueError(f"Batch {self.done + 1} of epoch {self.epoch + 1}: {error}") from error
+            kind = Diverged if isinstance(error, Diverged) else ValueError
+            raise kind(f"Batch {self.done + 1} of epoch {self.epoch + 1}: {error}") from error
 
     def _ended(self) -> State:
         """Return the state at the end of an epoch, which a solver that validates has compared with the best one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -11,11 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 from .._util.text import warn
 from ..certificates import Cs_of_targets, rounding
 from ..combination import Combination, TargetCombination
+from ..families.base import Enumerable, can
 from ..losses import Loss, get_loss
 from ..problem import Problem, Result
 
 #: A certificate with more rounding than this has a warning: ten times as much is where its eighth digit goes.
 FEW_DIGITS = 1e-9
+#: Kernels up to which it is asked how their g is computed.
+LISTED = 1000
 #: Rows that are enough for a verdict.
 ENOUGH = 256
 #: A constant with this share of the loss of f = 0 has met no two different targets.
@@ -142,14 +146,36 @@ def _noise(
     """Return about how much of the certificate of some targets, with one kernel, is rounding."""
     assert result.dual_coef is not None
     A, s = result.dual_coef[:, own], problem.sample_weight
-    explicit, form = hasattr(result.predictor, "W"), 0.0
+    explicit, form = hasattr(result.predictor, "W") and _knows_features(problem), 0.0
     if explicit:
         form = float(np.vdot(A, (result.predictor.scores(problem.X) - result.predictor.intercept)[:, own]))
     largest = 1.0 + float(kernel.diag(problem.X).max())
+    if result.gap > abs(result.objective):  # as kernels have it that are not part of the predictor
+        largest = max(largest, _largest_of_all(problem))
     kinks = 0.0 if problem.loss.smooth else float(s @ A.any(axis=1)) / len(s)
     used = s > 0
     shares = problem.loss.conjugate_size(problem.Y[used][:, own], A[used], C * s[used])
     return rounding(A, form, largest, C, s, explicit=explicit, kinks=kinks, offset=offset, shares=shares)
+
+
+def _largest_of_all(problem: Problem) -> float:
+    """Return the largest κ_i(x_t, x_t)/ρ_i² of all kernels; 0 where these are too many to list."""
+    family: Any = problem.family
+    if not can(family, Enumerable) or family.size() > LISTED:
+        return 0.0
+    members, one = family.members(), np.ones(1)
+    most = np.array([family.diag(problem.X, [z], one).max() for z in members])
+    rho_sq = problem.scale.rho_sq(members, 1.0)
+    return float(np.divide(most, rho_sq, out=np.zeros(len(most)), where=rho_sq > 0).max(initial=0.0))
+
+
+def _knows_features(problem: Problem) -> bool:
+    """Whether g of all kernels comes from explicit features: of few rows it may be of matrices, whatever predicts."""
+    family: Any = problem.family
+    if not can(family, Enumerable) or family.size() > LISTED:
+        return True
+    members = family.members()
+    return family.bank(problem.X, members).n_columns(np.ones(len(members))) is not None
 
 
 def best_constant(loss: Loss, targets: np.ndarray) -> np.ndarray:

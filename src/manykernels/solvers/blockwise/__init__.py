@@ -107,7 +107,7 @@ class Blockwise(StreamingSolver):
 
     requires = (HasRandomFeatures,)
     rules: ClassVar = {
-        "grids": whole(1, 2**20) | AUTO,
+        "grids": whole(1, 2**16) | AUTO,
         "n_features": whole(2, 2**30) | AUTO,
         "sweeps": whole(1) | AUTO,
         "p": number(1, 2),

@@ -30,6 +30,8 @@ from .graph import Hull, Vertex, ancestors, best_eta, depth_weights, parents, po
 
 #: What g of all products may cost for it to be computed: seconds for every hull.
 LISTED = 2e8
+#: Products of which S_t is added up one by one.
+FEW = 1000
 #: Errors of a sum, in units of the last digit.
 EPSILON, ROUNDED = float(np.finfo(float).eps), 4.0
 #: Steps towards the η at which all slopes are alike: the bound has mostly settled after twenty.
@@ -106,13 +108,15 @@ class Frontier:
         With it comes the share of η that every product has with its multiples, where all are listed: how much each is
         missed in the hull.
         """
-        bound = max(point.level, float(sums.max(initial=0.0)))
+        hull, beyond = point.reduced.hull, float(sums.max(initial=0.0))
         if self.all is None:
-            return bound, None
+            return max(point.level, beyond), None
         bank = self.family.bank(self.problem.X, self.all.members, BankSizes(feature_bytes=2**26))
         g = over(bank.quad_forms(point.A), self.problem.scale.rho_sq(self.all.members, 1.0))
-        tight, eta = tightened(self.all, point.reduced.hull, point.u, g)
-        return min(bound, tight), self.all.below @ eta
+        tight, eta = tightened(self.all, hull, point.u, g)
+        if len(g) <= FEW:  # S_t from g, none of which has cancelled
+            beyond = listed_sums(self.all.members, g, set(hull.members), self.beta)
+        return min(max(point.level, beyond), tight), self.all.below @ eta
 
     def slopes(self, A: np.ndarray, vertices: Sequence[Vertex], rho_sq: np.ndarray) -> np.ndarray:
         """Return g_t/d_t², what each would gain alone: at most the hull's level, if that is large enough."""

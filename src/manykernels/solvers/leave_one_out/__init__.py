@@ -157,9 +157,9 @@ class LeaveOneOut(TwoStageSolver):
     takes_joint = True
     chooses_C = learns_bandwidths = honest_left_out = True
     rules: ClassVar[dict[str, Rule]] = {
-        "steps": whole(1),
-        "group_rows": whole(10),
-        "groups": whole(1),
+        "steps": whole(1, 10**5),
+        "group_rows": whole(10, 10**6),
+        "groups": whole(1, 10**4),
         "shrinkage": number(),
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._util.arrays import even_parts
+from ..._util.shapes import Diverged
 from ...features import Block, generator_of
 from ...features._thin import thin_scores
 from ...kernels.statistics import dense
@@ -235,7 +236,7 @@ class Steps:
         else:
             finite = self._take_one(ahead, slice(first, last), sums[0], draws[0], kernels)
         if not finite:
-            raise ValueError(
+            raise Diverged(
                 f"TriplyStochastic diverged in step {int(self.now[STEP])}; lower C or step, or standardise the columns "
                 "of X" + (", or use faithful=False." if self.solver.faithful else ".")
             )
