@@ -235,7 +235,7 @@ def test_a_fit_that_diverges_names_the_file_that_it_went_on_from(tmp_path):
     path, error = tmp_path / "fit.ckpt", Diverged("TriplyStochastic diverged in step 9; lower C.")
     first = Checkpoint(path)
     first.resume({}, 0)
-    with pytest.raises(Diverged, match="^Triply"), first.blamed():
+    with pytest.raises(Diverged, match=r"^Triply"), first.blamed():
         raise error
     first.write({"a": np.zeros(2)})
     again = Checkpoint(path)
