@@ -16,7 +16,7 @@ from manykernels.registry import (
     solver_class,
     solver_names,
 )
-from manykernels.solvers import Blockwise, Greedy, LeaveOneOut, LpNorm, MirrorDescent, Uniform
+from manykernels.solvers import Blockwise, Greedy, LeaveOneOut, LpNorm, MirrorDescent, Obscure, Ufo, Uniform
 
 #: The solvers that can search a continuum, draw from it or prepare it; the others need a list.
 SEARCHING = {"greedy", "greedy_alignment", "mirror_descent", "blockwise", "leave_one_out"}
@@ -103,6 +103,8 @@ def test_what_cannot_fit_is_refused_before_it_is_tried():
     ):
         MKLRegressor(solver=LeaveOneOut(), memory="50MiB").fit(X, X[:, 0])
     check_memory(LpNorm(), Finite([RBF(1.0)]), 2_000, 2**27)
+    for on_the_fly in (Obscure(), Ufo()):  # they compute kernels in blocks
+        check_memory(on_the_fly, Finite([RBF(1.0)]), 10**7, 2**27)
     with pytest.raises(ValueError, match=r"needs matrices of .* GiB, and .* GiB are free"):
         check_memory(LpNorm(), Finite([lambda A, B: A @ B.T]), 10**7, None)
 

@@ -335,7 +335,8 @@ def choose_solver(family: Family, n_rows: int = 0, memory: int = MEMORY) -> Solv
 def exact_bytes(solver: Solver, family: Family, n_rows: int) -> int:
     """Return what a solver's matrices of all pairs of rows take; 0 where it needs none that are not there already."""
     explicit = can(family, HasFeatures) and not solver.needs_grams
-    if isinstance(solver, StreamingSolver) or family.pairwise or explicit:
+    on_the_fly = hasattr(solver, "memory")  # what does not fit there is computed in blocks
+    if isinstance(solver, StreamingSolver) or family.pairwise or explicit or on_the_fly:
         return 0
     return 8 * MATRICES * n_rows**2
 
