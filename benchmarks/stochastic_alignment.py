@@ -116,7 +116,7 @@ def main():
         "benchmark": "stochastic_alignment",
         "reproduces": "Afkanpour 2013, section 4.3 (left open there)",
         "verdict": judged(verdict(spread, table), args.quick),
-        "rows": n,
+        "n_rows": n,
         "steps": steps,
         "variance": spread,
         "reached": table,

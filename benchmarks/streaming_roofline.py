@@ -293,7 +293,7 @@ def main():
     p.add_argument("--rows", type=int, default=100_000)
     args = p.parse_args()
     n = 8000 if args.quick else args.rows
-    report = Report(args, benchmark="streaming_roofline", rows=n)
+    report = Report(args, benchmark="streaming_roofline", n_rows=n)
     report.fit("fourier", "all", fourier, n)
     report.fit("binning", "all", binning, n)
     sizes = [n // 8, n // 4, n // 2, n, *([] if args.quick else [2 * n])]

@@ -13,6 +13,7 @@ from sklearn.metrics.pairwise import (
     rbf_kernel,
 )
 
+from manykernels import MKLRegressor
 from manykernels.kernels import (
     RBF,
     Constant,
@@ -277,3 +278,8 @@ def test_the_gaussian_kernel_by_name_keeps_its_digits_with_an_offset():
         kernel = Pairwise("rbf", params)
         np.testing.assert_allclose(kernel(rows + 2.0**50, rows + 2.0**50), kernel(rows, rows), rtol=1e-14)
         np.testing.assert_allclose(kernel(rows), rbf_kernel(rows, **(params or {})), rtol=1e-12)
+
+
+def test_functions_of_one_argument_are_no_kernels():
+    with pytest.raises(ValueError, match=r"kernel len cannot be called as func\(X, Z\)"):
+        MKLRegressor(len, solver="uniform", C=1.0).fit(np.eye(4), np.arange(4.0))

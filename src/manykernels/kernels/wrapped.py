@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -92,6 +93,16 @@ class Function(Kernel):
         """Require something that can be called."""
         if not callable(self.func):
             raise ValueError(f"func of {brief(self)} must be callable as func(X, Z).")
+        try:
+            takes = inspect.signature(self.func)
+        except (TypeError, ValueError):  # some built-in functions do not say
+            return
+        try:
+            takes.bind(None, None)
+        except TypeError as error:
+            raise ValueError(
+                f"kernel {self._symbol()} cannot be called as func(X, Z) with two arrays of rows ({error})."
+            ) from None
 
     def _gram(self, X: Rows, Z: Rows):
         with np.errstate(all="warn"):  # how it comes to its values is its own affair

@@ -109,7 +109,7 @@ class Blockwise(StreamingSolver):
     rules: ClassVar = {
         "grids": whole(1, 2**16) | AUTO,
         "n_features": whole(2, 2**30) | AUTO,
-        "sweeps": whole(1) | AUTO,
+        "sweeps": whole(1, 10**5) | AUTO,
         "p": number(1, 2),
         "block": whole(2, 2**30),
         "bins": Rule("a power of two from 2 to 2**24", _is_table_size),
