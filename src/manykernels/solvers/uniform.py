@@ -24,6 +24,8 @@ from .workspace import Iterate, Workspace
 
 #: Values of kernels that `Single` looks at, at the most.
 MOST_VALUES = 2e12
+#: Rows that what a step does with the bounds of all kernels is worth, however few there are.
+LEAST_ROWS = 1000
 #: Families up to this size are listed, so that the table shows every kernel; larger ones use a closed form.
 LONGEST_TABLE = 2000
 
@@ -128,7 +130,7 @@ class Single(Solver):
 
 def _refuse_vast(m: int, n: int) -> None:
     """Raise ValueError for more kernels than could be compared within an hour or so."""
-    if m * m * n > MOST_VALUES:
+    if m * m * max(n, LEAST_ROWS) > MOST_VALUES:
         raise ValueError(
             f"solver Single fits each of {m:,} kernels alone and looks at all of them every time, {m * m * n:.0e} "
             "values; use Greedy(max_kernels=1), or fewer kernels."
