@@ -263,13 +263,17 @@ def machine_on(
 
 def _machine_on_power(problem: Problem, combination: Combination, log: Log, start) -> Result:
     """Return the machine on a power of kernels, as on one kernel matrix."""
-    family = Precomputed().resolve(1)
-    one = Combination(family, [0], np.ones(1), np.ones(1))
-    K = combination.gram(problem.X)[:, :, None]
-    found = machine_on(replace(problem, X=K, family=family), one, log, start)
+    found = machine_on(*as_one_kernel(problem, combination), log, start)
     assert found.dual_coef is not None
     predictor = Dual.from_training(combination, problem.X, found.dual_coef, found.intercept)
     return replace(found, predictor=predictor, combination=combination)
+
+
+def as_one_kernel(problem: Problem, combination: Combination) -> tuple[Problem, Combination]:
+    """Return a problem on the matrix of a kernel that is learned already, and that kernel; the scale stays."""
+    family = Precomputed().resolve(1)
+    K = combination.gram(problem.X)[:, :, None]
+    return replace(problem, X=K, family=family), Combination(family, [0], np.ones(1), np.ones(1))
 
 
 def any_kernel(problem: Problem) -> Combination:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..combination import Combination
-from ..families.finite import Precomputed
 from ..machines import solve_primal
-from ..problem import Problem, Scale
-from .base import generator, machine_on
+from ..problem import Problem
+from .base import as_one_kernel, generator, machine_on
 from .calibration import are_classes, class_numbers
 from .log import Log
 
@@ -163,7 +161,7 @@ def left_out_at(problem: Problem, combination: Combination, A: np.ndarray | None
     to start from. Of kernel matrices the sum alone is cut into parts, not all of them.
     """
     if problem.family.pairwise and len(combination.members):
-        problem, combination = _as_one_kernel(problem, combination)
+        problem, combination = as_one_kernel(problem, combination)
     parts = folds(problem, REFITS)
     if np.count_nonzero(problem.sample_weight) > REFIT_ROWS:
         parts = parts[:1]
@@ -178,14 +176,6 @@ def left_out_at(problem: Problem, combination: Combination, A: np.ndarray | None
         else:
             scores[test] = _constant(part)
     return scores
-
-
-def _as_one_kernel(problem: Problem, combination: Combination) -> tuple[Problem, Combination]:
-    """Return a problem on kernel matrices as one on their sum, which is learned already, and that sum."""
-    family, K = Precomputed().resolve(1), combination.gram(problem.X)[:, :, None]
-    scale = Scale.fit(family, K, problem.scale.how, problem.sample_weight)
-    one = Combination(family, [0], np.ones(1), np.ones(1))
-    return replace(problem, X=K, family=family, scale=scale), one
 
 
 def _constant(problem: Problem) -> np.ndarray:
